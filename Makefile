@@ -139,7 +139,7 @@ chaos: need-cargo ## Break real masters, links, clocks and clients, and check ev
 soak: need-cargo ## Faults in turn and load for MINUTES (10), and each minute what grows (CHAOS_SEED)
 	@scripts/install-redis.sh
 	@MULTILOCK_TEST_CLUSTER=native CHAOS=soak SOAK_MINUTES=$(or $(MINUTES),10) \
-		cargo test -q --all-features --test chaos
+		$(CARGO_TEST) --test chaos
 
 sim: need-cargo ## Random schedules on masters in memory (SIM_RUNS=n, SIM_SEED=n repeats one)
 	@scripts/sim.sh

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::event::{Done, Event, Layout, Micros, Mode, Policy, Refusal, Said, Task, What};
+use super::event::{Done, Event, JOB_KEPT, Layout, Micros, Mode, Policy, Refusal, Said, Task, What};
 use super::hold::{Hold, Pair, holds, overlaps, token_falls};
 
 /// A loss that is signalled later than this after the end of the validity is late: what a busy machine
@@ -28,6 +28,9 @@ pub struct Findings {
     /// Writes and reads after a later holder's write, and whether the fenced resource took them. The twin took all.
     pub stale: Vec<(Micros, Task)>,
     pub stale_accepted: Vec<(Micros, Task)>,
+    /// Jobs that were done, and those that were done again while their marks had to count.
+    pub jobs: usize,
+    pub done_again: Vec<(Micros, String)>,
     /// Holds whose loss was signalled too late, and by how much.
     pub late: Vec<(Micros, Task, Duration)>,
     pub latest_loss: Duration,
@@ -89,6 +92,7 @@ pub fn check(events: &[Event], strike_is_long: Duration, back_within: Duration) 
         ..Findings::default()
     };
     writes(events, &mut findings);
+    jobs(events, &mut findings);
     losses(events, &mut findings);
     without_majority(events, &strikes, &mut findings);
     idle(events, &holds, &strikes, strike_is_long, &mut findings);
@@ -161,6 +165,21 @@ fn writes(events: &[Event], findings: &mut Findings) {
                 }
             }
             _ => {}
+        }
+    }
+}
+
+/// A mark was stored after its task had asked for the job, so it counts for as long from then on at least.
+fn jobs(events: &[Event], findings: &mut Findings) {
+    let mut done: BTreeMap<&str, Micros> = BTreeMap::new();
+    for event in events {
+        let What::Said(_, Said::Ran { job, began, ended }) = &event.what else {
+            continue;
+        };
+        findings.jobs += 1;
+        let before = done.insert(job, *began);
+        if before.is_some_and(|before| *ended < before + micros(JOB_KEPT)) {
+            findings.done_again.push((event.at, job.clone()));
         }
     }
 }

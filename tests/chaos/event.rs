@@ -17,6 +17,9 @@ pub fn now() -> Micros {
 /// Of each worker, the tasks that lock plain names; those with larger numbers lock names that are read or written.
 pub const PLAIN_TASKS: usize = 4;
 
+/// Time for which a job that is done is not to be done again.
+pub const JOB_KEPT: std::time::Duration = std::time::Duration::from_secs(2);
+
 /// One task of one worker process. A process that is started anew has a new number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Task {
@@ -109,6 +112,12 @@ pub enum Said {
         refusal: Refusal,
         detail: String,
     },
+    /// It did a job that is not to be done again for [`JOB_KEPT`]: it asked at `began`, and had its outcome at `ended`.
+    Ran {
+        job: String,
+        began: Micros,
+        ended: Micros,
+    },
     /// Its connection has ended.
     Gone,
 }
@@ -193,6 +202,7 @@ impl Said {
                 refusal,
                 detail,
             } => format!("refused {policy} {began} {ended} {refusal:?} {detail}\n"),
+            Self::Ran { job, began, ended } => format!("ran {job} {began} {ended}\n"),
             Self::Gone => "gone\n".to_owned(),
         }
     }
@@ -238,6 +248,11 @@ impl Said {
             "leave" => Self::Leave { at: micros(0)? },
             "unlocked" => Self::Unlocked {
                 kind: unlocked(word(0)?).context("an unknown end")?,
+            },
+            "ran" => Self::Ran {
+                job: word(0)?.to_owned(),
+                began: micros(1)?,
+                ended: micros(2)?,
             },
             "refused" => Self::Refused {
                 policy: word(0)?.parse()?,

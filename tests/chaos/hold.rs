@@ -127,7 +127,7 @@ pub fn holds(events: &[Event]) -> Vec<Hold> {
                 }
             }
             Said::Unlocked { .. } | Said::Gone => done.extend(open.remove(task)),
-            Said::Hello | Said::Refused { .. } => {}
+            Said::Hello | Said::Refused { .. } | Said::Ran { .. } => {}
         }
     }
     done.extend(open.into_values());

@@ -131,6 +131,7 @@ impl Porter {
             80..90 => self.entered_again().await,
             90..95 => self.several().await,
             95..97 => self.once().await,
+            97..98 => self.permit().await,
             _ => self.fresh_name().await,
         };
         match outcome {
@@ -299,6 +300,14 @@ impl Porter {
             // The hold was lost to a fault.
             _ => Ok(()),
         }
+    }
+
+    /// One of three permits, waited for.
+    async fn permit(&mut self) -> Result<(), LockError> {
+        let guard = self.masters.permits("pool", 3).wait(PATIENCE).lock().await?;
+        self.think(2).await;
+        let _ = guard.unlock().await;
+        Ok(())
     }
 
     /// Under a name that nobody has used before and nobody will again.

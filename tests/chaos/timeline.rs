@@ -104,6 +104,7 @@ fn line(event: &Event, start: Micros) -> String {
                 ms(*ended)
             ),
             Said::Gone => format!("{task} is gone"),
+            Said::Ran { job, .. } => format!("{task} has done {job}"),
         },
     }
 }

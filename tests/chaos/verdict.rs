@@ -76,6 +76,9 @@ pub fn judge(row: &Row, history: &History) -> Vec<Wrong> {
     if history.error.is_none() && history.findings.plain.strikes == 0 {
         say(Verdict::Unexpected, "the fault never struck".to_owned(), None);
     }
+    if row.jobs && history.error.is_none() && history.findings.plain.jobs == 0 {
+        say(Verdict::Unexpected, "no job was done".to_owned(), None);
+    }
     // Of either layout: a rival of each in every history would take very many strikes.
     let found = history.findings.each();
     if row.overlaps == Expect::Seen && found.iter().all(|(_, found)| found.overlaps.is_empty()) {
@@ -137,6 +140,10 @@ fn judge_locks(row: &Row, layout: Layout, found: &Findings, wrong: &mut Vec<Wron
             what,
             found.stale_accepted.first().map(|(at, _)| *at),
         );
+    }
+    if let Some((at, job)) = found.done_again.first().filter(|_| row.jobs) {
+        let what = format!("{} jobs done again, the first {job}", found.done_again.len());
+        say(Verdict::Violation, what, Some(*at));
     }
     if let Some((due, task, late)) = found.late.first() {
         let what = format!(

@@ -178,7 +178,11 @@ impl Book {
             Said::Leave { .. } => {
                 self.inside.remove(&task);
             }
-            Said::Downgrade { .. } | Said::Lost { .. } | Said::Unlocked { .. } | Said::Refused { .. } => {}
+            Said::Downgrade { .. }
+            | Said::Lost { .. }
+            | Said::Unlocked { .. }
+            | Said::Refused { .. }
+            | Said::Ran { .. } => {}
         }
         self.events.push(Event::said(at, task, said));
         match (self.over, self.brief) {

@@ -3,12 +3,13 @@
 //! It looks at its guard, works for some milliseconds and writes without another look: the writer whom a
 //! pause between the two turns into a stale one.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use multilock::{Closing, LockError, Masters, MultiLock, MultiLockGuard, Permit, Shared, UnlockError};
+use multilock::{Closing, LockError, Masters, MultiLock, MultiLockGuard, Once, Permit, Shared, UnlockError};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -16,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::event::{Layout, Micros, Mode, PLAIN_TASKS, Policy, Refusal, Said, Task, now};
+use crate::event::{JOB_KEPT, Layout, Micros, Mode, PLAIN_TASKS, Policy, Refusal, Said, Task, now};
 use crate::load::{Load, Turns};
 use crate::settings::EVERY_MASTER;
 use crate::witness::BRIEF;
@@ -237,6 +238,9 @@ impl Teller {
                     .await?;
                 }
             }
+            if self.task == PERMITS_TASK && !self.over && !self.duty.broken {
+                self.job().await?;
+            }
             drop(turn);
             let pause = self.rng.random_range(2..50);
             sleep(Duration::from_millis(pause)).await;
@@ -245,7 +249,7 @@ impl Teller {
     }
 
     /// One task waits at one name, one goes from name to name and takes two together at times, one wants
-    /// every master, one takes permits. Beside them two read and write: one a name, the other another one, both of them, or the other on every master.
+    /// every master, one takes permits and does jobs. Beside them two read and write: one a name, the other another one, both of them, or the other on every master.
     fn choose(&mut self) -> Wanted {
         let roll = self.rng.random_range(0..10);
         let (names, policy) = match self.task {
@@ -273,6 +277,24 @@ impl Teller {
             layout,
             mode: if reads { Mode::Shared } else { Mode::Exclusive },
         }
+    }
+
+    /// Does the job of this moment, unless it is done: that of a third of a second, which every worker knows by the clock
+    /// that all share.
+    async fn job(&mut self) -> Result<()> {
+        let began = now();
+        let job = format!("job:{}", began / 333_333);
+        let thinks = Duration::from_millis(self.rng.random_range(0..5));
+        let once = self.masters.red_lock(&*job).wait(PATIENCE / 2).once(JOB_KEPT);
+        let done = once.run(async move |_| {
+            sleep(thinks).await;
+            Ok::<_, Infallible>(())
+        });
+        if let Ok(Once::Ran(())) = done.await {
+            let ended = now();
+            self.say(Said::Ran { job, began, ended }).await?;
+        }
+        Ok(())
     }
 
     async fn take(&mut self, wanted: &Wanted) -> Result<Grip, LockError> {

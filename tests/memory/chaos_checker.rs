@@ -18,7 +18,7 @@ mod hold;
 use std::time::Duration;
 
 use checker::{ByLayout, Findings, check};
-use event::{Done, Event, Micros, Mode, PLAIN_TASKS, Policy, Refusal, Said, Task};
+use event::{Done, Event, JOB_KEPT, Micros, Mode, PLAIN_TASKS, Policy, Refusal, Said, Task};
 use growth::{Limits, Sample, grown};
 use hold::holds;
 
@@ -105,6 +105,29 @@ fn refused(worker: usize, (began, ended): (Micros, Micros), refusal: Refusal) ->
 
 fn found(history: impl IntoIterator<Item = Event>) -> Findings {
     check(&history.into_iter().collect::<Vec<_>>(), LONG, SOON)
+}
+
+/// A job counts as done from when its task asked for it.
+#[test]
+fn a_job_is_done_once_within_its_time() {
+    let kept = Micros::try_from(JOB_KEPT.as_micros()).expect("small");
+    let ran = |worker, job: &str, began, ended| {
+        let job = job.to_owned();
+        said(ended, worker, Said::Ran { job, began, ended })
+    };
+    let again = |ended| {
+        let history = [
+            ran(0, "job:1", 100, 120),
+            ran(1, "job:2", 105, 125),
+            ran(2, "job:1", 110, ended),
+        ];
+        let found = found(history);
+        (found.jobs, found.done_again.len())
+    };
+    assert_eq!(
+        (again(130), again(99 + kept), again(100 + kept)),
+        ((3, 1), (3, 1), (3, 0))
+    );
 }
 
 #[test]

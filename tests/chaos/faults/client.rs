@@ -16,12 +16,14 @@ pub fn rows() -> Vec<Row> {
             strike: |stage| Box::pin(stopped(stage)),
             stale: Expect::Seen,
             available: true,
+            jobs: true,
             ..PROMISED
         },
         Row {
             name: "a client is killed (-9) while it holds",
             promise: "exclusion, free after the lease",
             strike: |stage| Box::pin(killed(stage)),
+            jobs: true,
             ..PROMISED
         },
     ]

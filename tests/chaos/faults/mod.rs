@@ -49,6 +49,8 @@ pub struct Row {
     /// A reader's token is not below those of the writers before. It is the one that the masters have stored: where they go
     /// back to an older one, so does the reader, while a writer's is drawn from the clocks.
     pub reader_tokens: bool,
+    /// Masters keep what they have stored, and their clocks go on: a job that is done is not done again.
+    pub jobs: bool,
     /// Majority locks are granted during the fault, too.
     pub available: bool,
     /// No majority is there: nothing is granted and nothing is *held by another*.
@@ -80,6 +82,7 @@ pub const PROMISED: Row = Row {
     stale: Expect::Open,
     tokens: true,
     reader_tokens: true,
+    jobs: false,
     available: false,
     blackout: false,
     clean: true,

@@ -18,6 +18,7 @@ pub fn rows() -> Vec<Row> {
             promise: "exclusion, progress during and after",
             strike: |stage| Box::pin(deaf(stage)),
             available: true,
+            jobs: true,
             ..PROMISED
         },
         Row {
@@ -26,6 +27,7 @@ pub fn rows() -> Vec<Row> {
             strike: |stage| Box::pin(slow(stage, 20)),
             available: true,
             containers: false,
+            jobs: true,
             ..PROMISED
         },
         Row {
@@ -33,12 +35,14 @@ pub fn rows() -> Vec<Row> {
             promise: "exclusion, progress after",
             strike: |stage| Box::pin(slow(stage, 200)),
             containers: false,
+            jobs: true,
             ..PROMISED
         },
         Row {
             name: "connections reset in mid-request",
             promise: "exclusion, progress after",
             strike: |stage| Box::pin(resets(stage)),
+            jobs: true,
             ..PROMISED
         },
         Row {
@@ -46,6 +50,7 @@ pub fn rows() -> Vec<Row> {
             promise: "exclusion, progress after",
             strike: |stage| Box::pin(late_bytes(stage)),
             containers: false,
+            jobs: true,
             ..PROMISED
         },
         Row {
@@ -54,6 +59,7 @@ pub fn rows() -> Vec<Row> {
             strike: |stage| Box::pin(partition(stage, false)),
             available: true,
             containers: false,
+            jobs: true,
             ..PROMISED
         },
         Row {
@@ -61,6 +67,7 @@ pub fn rows() -> Vec<Row> {
             promise: "exclusion, the others' progress, its own after",
             strike: |stage| Box::pin(partition(stage, true)),
             available: true,
+            jobs: true,
             ..PROMISED
         },
     ]

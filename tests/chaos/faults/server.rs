@@ -31,6 +31,7 @@ pub fn rows() -> Vec<Row> {
             promise: "exclusion, progress after",
             strike: |stage| Box::pin(frozen(stage, (50, 600))),
             containers: false,
+            jobs: true,
             ..PROMISED
         },
         Row {
@@ -38,6 +39,7 @@ pub fn rows() -> Vec<Row> {
             promise: "exclusion, progress during and after",
             strike: |stage| Box::pin(frozen(stage, (1300, 2600))),
             available: true,
+            jobs: true,
             ..PROMISED
         },
         Row {
@@ -45,12 +47,14 @@ pub fn rows() -> Vec<Row> {
             promise: "unreachable, never held, never granted",
             strike: |stage| Box::pin(frozen_majority(stage)),
             blackout: true,
+            jobs: true,
             ..PROMISED
         },
         Row {
             name: "CLIENT KILL of all connections",
             promise: "exclusion, progress after",
             strike: |stage| Box::pin(client_kill(stage)),
+            jobs: true,
             ..PROMISED
         },
         Row {
@@ -58,6 +62,7 @@ pub fn rows() -> Vec<Row> {
             promise: "exclusion, progress during and after",
             strike: |stage| Box::pin(script_flush(stage)),
             available: true,
+            jobs: true,
             ..PROMISED
         },
         Row {
