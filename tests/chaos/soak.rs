@@ -289,6 +289,8 @@ fn during(row: &Row, events: &[Event], from: Micros, to: Micros) -> Vec<Wrong> {
         strikes: found.strikes,
         wrong_without_majority: found.wrong_without_majority,
         idle_strikes: found.idle_strikes,
+        jobs: found.jobs,
+        done_again: found.done_again,
         ..Findings::default()
     };
     let findings = ByLayout {

@@ -9,13 +9,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use multilock::{Closing, LockError, Masters, MultiLock, MultiLockGuard, Once, Permit, Shared, UnlockError};
+use multilock::{
+    Closing, Leadership, LockError, Masters, MultiLock, MultiLockGuard, Once, Permit, RunError, Shared,
+    UnlockError,
+};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
-use tokio::task::JoinSet;
+use tokio::sync::mpsc;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::event::{JOB_KEPT, Layout, Micros, Mode, PLAIN_TASKS, Policy, Refusal, Said, Task, now};
 use crate::load::{Load, Turns};
@@ -111,6 +116,7 @@ enum Grip {
     Guard(MultiLockGuard),
     Reads(MultiLockGuard<Shared>),
     Permit(MultiLockGuard<Permit>),
+    Leads(Term),
     Nothing { token: u64, until: Micros },
 }
 
@@ -120,6 +126,7 @@ impl Grip {
             Self::Guard(guard) => guard.fencing_token().get(),
             Self::Reads(guard) => guard.fencing_token().get(),
             Self::Permit(guard) => guard.fencing_token().get(),
+            Self::Leads(term) => term.leadership.fencing_token().get(),
             Self::Nothing { token, .. } => *token,
         }
     }
@@ -132,6 +139,7 @@ impl Grip {
             Self::Guard(guard) => guard.validity(),
             Self::Reads(guard) => guard.validity(),
             Self::Permit(guard) => guard.validity(),
+            Self::Leads(term) => term.leadership.validity(),
             Self::Nothing { until, .. } => return (looked, looked.max(*until)),
         };
         let left = Micros::try_from(left.as_micros()).unwrap_or(Micros::MAX);
@@ -143,6 +151,7 @@ impl Grip {
             Self::Guard(guard) => drop(guard.lost().await),
             Self::Reads(guard) => drop(guard.lost().await),
             Self::Permit(guard) => drop(guard.lost().await),
+            Self::Leads(term) => drop(term.leadership.lost().await),
             Self::Nothing { until, .. } => sleep(Duration::from_micros(until.saturating_sub(now()))).await,
         }
     }
@@ -152,6 +161,10 @@ impl Grip {
             Self::Guard(guard) => guard.unlock().await,
             Self::Reads(guard) => guard.unlock().await,
             Self::Permit(guard) => guard.unlock().await,
+            Self::Leads(term) => {
+                term.end().await;
+                return "released";
+            }
             Self::Nothing { .. } => return "released",
         };
         match unlocked {
@@ -166,6 +179,64 @@ impl Grip {
             Self::Guard(guard) => Self::Reads(guard.downgrade().await),
             other => other,
         }
+    }
+}
+
+/// A leader's term. Its body waits for the end of this.
+struct Term {
+    leadership: Leadership,
+    over: DropGuard,
+    leading: JoinHandle<()>,
+}
+
+impl Term {
+    /// Leads within [`PATIENCE`], or stands no longer.
+    async fn begin(lock: MultiLock) -> Result<Self, (Refusal, String)> {
+        let over = CancellationToken::new();
+        let (to, mut terms) = mpsc::unbounded_channel();
+        let (stop, ends) = (over.clone(), over.clone());
+        let standing = async move {
+            let body = |leadership| {
+                // After the loss of the first term nobody wants another one.
+                let is_wanted = to.send(leadership).is_ok();
+                let ends = ends.clone();
+                async move {
+                    if is_wanted {
+                        ends.cancelled().await;
+                    }
+                }
+            };
+            match lock.lead_until(stop.cancelled_owned(), body).await {
+                Ok(_) => Ok(()),
+                Err(RunError::Lock(error)) => Err(refusal(&error)),
+                Err(error) => Err((Refusal::Wrong, error.to_string())),
+            }
+        };
+        let mut standing = tokio::spawn(standing);
+        let over = over.drop_guard();
+        let first = async {
+            tokio::select! {
+                Some(leadership) = terms.recv() => Ok(leadership),
+                ended = &mut standing => Err(match ended {
+                    Ok(Err(refusal)) => refusal,
+                    other => (Refusal::Wrong, format!("it stands no longer: {other:?}")),
+                }),
+            }
+        };
+        let leadership = match timeout(PATIENCE, first).await {
+            Ok(first) => first?,
+            Err(_) => return Err((Refusal::Waited, String::new())),
+        };
+        Ok(Self {
+            leadership,
+            over,
+            leading: tokio::spawn(async move { drop(standing.await) }),
+        })
+    }
+
+    async fn end(self) {
+        drop(self.over);
+        let _ = timeout(ANSWER_WITHIN, self.leading).await;
     }
 }
 
@@ -225,8 +296,7 @@ impl Teller {
                     };
                     self.hold(grip, Wanted { names, ..wanted }, began).await?;
                 }
-                Err(error) => {
-                    let (refusal, detail) = refusal(&error);
+                Err((refusal, detail)) => {
                     let ended = now();
                     self.say(Said::Refused {
                         policy,
@@ -248,7 +318,7 @@ impl Teller {
         Ok(())
     }
 
-    /// One task waits at one name, one goes from name to name and takes two together at times, one wants
+    /// One task waits at one name, or stands there as a candidate, one goes from name to name and takes two together at times, one wants
     /// every master, one takes permits and does jobs. Beside them two read and write: one a name, the other another one, both of them, or the other on every master.
     fn choose(&mut self) -> Wanted {
         let roll = self.rng.random_range(0..10);
@@ -297,7 +367,7 @@ impl Teller {
         Ok(())
     }
 
-    async fn take(&mut self, wanted: &Wanted) -> Result<Grip, LockError> {
+    async fn take(&mut self, wanted: &Wanted) -> Result<Grip, (Refusal, String)> {
         if self.duty.broken {
             let lease = Micros::try_from(self.duty.lease.as_micros()).unwrap_or(Micros::MAX);
             let token = std::time::SystemTime::now()
@@ -313,15 +383,17 @@ impl Teller {
             } else {
                 lock.lease(self.duty.lease)
             };
-            return lock_or_try(lock, self.rng.random_bool(0.8))
-                .await
-                .map(Grip::Permit);
+            let taken = lock_or_try(lock, self.rng.random_bool(0.8)).await;
+            return taken.map(Grip::Permit).map_err(|error| refusal(&error));
         }
         let names = &wanted.names[..];
         let lock = match wanted.policy {
             Policy::Red => self.masters.red_lock(names),
             Policy::Multi => self.masters.multi_lock(names),
         };
+        if self.task == 0 && self.rng.random_bool(0.3) {
+            return Term::begin(lock).await.map(Grip::Leads);
+        }
         // Half of the holds are renewed, half have a lease that ends. Of those that are renewed half stay with the client.
         let is_renewed = self.rng.random_bool(0.5);
         let is_sticky = is_renewed && wanted.layout == Layout::Plain && self.rng.random_bool(0.5);
@@ -333,11 +405,12 @@ impl Teller {
         let lock = if is_sticky { lock.sticky() } else { lock };
         let waits = ![1, PLAIN_TASKS + 1].contains(&self.task) || self.rng.random_bool(0.5);
         let lock = lock.wait(PATIENCE);
-        match (wanted.layout, wanted.mode) {
+        let taken = match (wanted.layout, wanted.mode) {
             (Layout::ReadWrite, Mode::Shared) => lock_or_try(lock.read(), waits).await.map(Grip::Reads),
             (Layout::ReadWrite, Mode::Exclusive) => lock_or_try(lock.write(), waits).await.map(Grip::Guard),
             (Layout::Plain, _) => lock_or_try(lock, waits).await.map(Grip::Guard),
-        }
+        };
+        taken.map_err(|error| refusal(&error))
     }
 
     /// The lease less one percent and 2 ms of drift.
