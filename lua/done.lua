@@ -16,7 +16,13 @@ if type(mark) == 'string' then
   local time = redis.call('time')
   local counts_until = at and tonumber(at) + math.min(tonumber(keep), again_after)
   if at and time[1] * 1000 + math.floor(time[2] / 1000) < counts_until then
-    return {time[1] * 1000000 + time[2], 4, at, keep, label}
+    local stamp = time[1] * 1000000 + time[2]
+    -- As in acquire.lua: a stamp without the record that was asked for shows a wiped memory.
+    if string.find(ARGV[4] or '', 'm', 1, true) then
+      local record = redis.pcall('get', KEYS[#KEYS])
+      stamp = string.format('%.0f ', stamp) .. (type(record) == 'string' and record or '')
+    end
+    return {stamp, 4, at, keep, label}
   end
 end
 

@@ -4,7 +4,9 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use multilock::sim::{Client, Cluster, Keep, Master};
-use multilock::{Closing, LockError, Masters, Once, OnceError, OnceJob, Owner, Quarantine, RunError};
+use multilock::{
+    Closing, LockError, Masters, MastersBuilder, Once, OnceError, OnceJob, Owner, Quarantine, RunError,
+};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::plan::ms;
@@ -13,10 +15,11 @@ const LEASE: Duration = ms(3000);
 const KEEP: Duration = ms(60_000);
 
 async fn connect(cluster: &Cluster, label: &str) -> Masters {
-    let builder = Masters::builder()
-        .quarantine(Quarantine::Off)
-        .lease(LEASE)
-        .client_label(label);
+    connect_by(cluster, Masters::builder().client_label(label)).await
+}
+
+async fn connect_by(cluster: &Cluster, builder: MastersBuilder) -> Masters {
+    let builder = builder.quarantine(Quarantine::Off).lease(LEASE);
     cluster
         .connect_as(&Client::new(), builder)
         .await
@@ -52,6 +55,25 @@ fn is_done(outcome: (Result<Once<u32>, OnceError<&'static str>>, u32), is_confir
             assert_eq!((label.as_deref(), confirmed), (Some(by), is_confirmed));
         }
         other => panic!("{other:?}"),
+    }
+}
+
+/// With `strict` an answer without the master's record is taken for a wiped memory.
+#[tokio::test(start_paused = true)]
+async fn a_job_that_is_done_costs_no_master_its_vote() {
+    let cluster = Cluster::new(3);
+    let strict = |label| Masters::builder().client_label(label).strict(true);
+    let one = connect_by(&cluster, strict("one")).await;
+    let other = connect_by(&cluster, strict("other")).await;
+    assert_eq!(run(&one).await, (Ok(Once::Ran(7)), 1));
+    for masters in [&one, &other] {
+        is_done(run(masters).await, true, "one");
+        let guard = masters.multi_lock("a").try_lock().await;
+        guard
+            .expect("every master has a vote")
+            .unlock()
+            .await
+            .expect("held");
     }
 }
 
