@@ -5,8 +5,9 @@
 -- ARGV  owner field, lease in ms; and unless all that follow are left out:
 --       the last token of a block of 64, a reader's only token, or an empty word for a call without a token;
 --       options, a letter each: w or r for a read/write lock, d if a quorum has accepted the token before, m if the
---       master's record is given; behind them the number of tokens of a larger block; hold count (1); ticket (behind all others); waiter (none, or an empty word); and the
---       text of the hold's caption (captions.lua), for an owner that has one
+--       master's record is given; behind them the number of tokens, for a block of more than 64; hold count (1); ticket
+--       (behind all others); waiter (none, or an empty word); and the text of the hold's caption (captions.lua), for an
+--       owner that has one
 --       The waiter is its number, a colon and the ms that it needs to ask. If it is to be in the queue of one name
 --       only, a space and the index of that name follow, from 1. Without a waiter the script adds none to a queue.
 --       The ticket is in microseconds. A waiter with a smaller ticket comes first; the ticket 0 passes all waiters.
