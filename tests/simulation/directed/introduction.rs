@@ -432,3 +432,89 @@ async fn a_look_long_before_the_store() {
     stage.b.cut(2, Direction::Both);
     apart(&held, &b.expect("0 and 2 are there")).await;
 }
+
+/// Every vote repeats the record, whatever it says: one that did not would be taken for that of a wiped memory, and the
+/// client would introduce itself anew.
+#[tokio::test(start_paused = true)]
+async fn strict_clients_introduce_themselves_once() {
+    let cluster = Cluster::new(3);
+    let connect = async || {
+        let client = Client::new();
+        let connected = cluster.connect_as(&client, builder().strict(true)).await;
+        connected.expect("a majority can be reached")
+    };
+    let (one, other) = (connect().await, connect().await);
+    sleep(LEASE * 2).await;
+    let introduced = || {
+        cluster
+            .iter()
+            .map(|master| master.executed().get("introduce").copied())
+            .collect::<Vec<_>>()
+    };
+    let before = introduced();
+    let waits = |masters: &Masters| masters.red_lock(["a", "b"]).wait(ms(50));
+    // Held, refused, waited for, extended, and taken anew with tokens that are behind.
+    let held = one.red_lock(["a", "b"]).about("rows").lock().await.expect("free");
+    waits(&other).lock().await.expect_err("held");
+    other
+        .red_lock("a")
+        .fenced(false)
+        .try_lock()
+        .await
+        .expect_err("held");
+    held.extend(LEASE / 2).await.expect("held");
+    sleep(LEASE * 2).await;
+    let both = other.red_lock(["a", "b"]);
+    let (released, next) = tokio::join!(
+        async {
+            sleep(ms(10)).await;
+            held.unlock().await
+        },
+        both.lock()
+    );
+    released.expect("held");
+    next.expect("in its turn").unlock().await.expect("held");
+    // Written, read by both, and downgraded.
+    let writes = one.red_lock("rows").write().lock().await.expect("free");
+    other
+        .red_lock("rows")
+        .read()
+        .try_lock()
+        .await
+        .expect_err("written");
+    let reads = writes.downgrade().await;
+    let also = other.red_lock("rows").read().lock().await.expect("read");
+    one.red_lock("rows")
+        .write()
+        .wait(ms(50))
+        .lock()
+        .await
+        .expect_err("read");
+    drop((reads, also));
+    // One permit of two, none left, and another number.
+    let lock = |masters: &Masters| masters.permits("gpu", 2).wait(ms(50));
+    let permits = (
+        lock(&one).lock().await.expect("free"),
+        lock(&other).lock().await.expect("free"),
+    );
+    lock(&other).lock().await.expect_err("none is left");
+    lock(&other).try_lock().await.expect_err("none is left");
+    other
+        .permits("gpu", 3)
+        .try_lock()
+        .await
+        .expect_err("another number");
+    drop(permits);
+    // Done once, and found done.
+    for masters in [&one, &other] {
+        let job = masters.red_lock("report").once(LEASE);
+        let _ = job.run(async |_| Ok::<_, ()>(())).await.expect("done by now");
+    }
+    // Idle, recalled, and forced out.
+    let sticky = one.red_lock("key").sticky();
+    sticky.lock().await.expect("free").unlock().await.expect("held");
+    let taken = other.red_lock("key").lock().await.expect("recalled");
+    one.red_lock("key").force_release().await.expect("forced");
+    taken.lost().await;
+    assert_eq!(introduced(), before);
+}
