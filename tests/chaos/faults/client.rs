@@ -4,7 +4,7 @@ use anyhow::Result;
 use rand::RngExt;
 use rustix::process::Signal;
 
-use super::{Expect, PROMISED, Row};
+use super::{Expect, REMEMBERED, Row};
 use crate::event::Done;
 use crate::stage::Stage;
 
@@ -16,15 +16,13 @@ pub fn rows() -> Vec<Row> {
             strike: |stage| Box::pin(stopped(stage)),
             stale: Expect::Seen,
             available: true,
-            jobs: true,
-            ..PROMISED
+            ..REMEMBERED
         },
         Row {
             name: "a client is killed (-9) while it holds",
             promise: "exclusion, free after the lease",
             strike: |stage| Box::pin(killed(stage)),
-            jobs: true,
-            ..PROMISED
+            ..REMEMBERED
         },
     ]
 }

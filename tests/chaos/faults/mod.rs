@@ -90,6 +90,12 @@ pub const PROMISED: Row = Row {
     back_within: Duration::from_secs(15),
 };
 
+/// The same where masters keep what they have stored.
+pub const REMEMBERED: Row = Row {
+    jobs: true,
+    ..PROMISED
+};
+
 pub fn all() -> Vec<Row> {
     [
         restart::rows(),

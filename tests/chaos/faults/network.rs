@@ -6,7 +6,7 @@ use anyhow::Result;
 use rand::RngExt;
 use tokio::time::{Instant, sleep};
 
-use super::{PROMISED, Row};
+use super::{REMEMBERED, Row};
 use crate::settings::WORKERS;
 use crate::stage::Stage;
 use crate::support::{Direction, Proxy};
@@ -18,8 +18,7 @@ pub fn rows() -> Vec<Row> {
             promise: "exclusion, progress during and after",
             strike: |stage| Box::pin(deaf(stage)),
             available: true,
-            jobs: true,
-            ..PROMISED
+            ..REMEMBERED
         },
         Row {
             name: "slow links, 20 ms each way",
@@ -27,31 +26,27 @@ pub fn rows() -> Vec<Row> {
             strike: |stage| Box::pin(slow(stage, 20)),
             available: true,
             containers: false,
-            jobs: true,
-            ..PROMISED
+            ..REMEMBERED
         },
         Row {
             name: "slow links, 200 ms each way (beyond the node timeout)",
             promise: "exclusion, progress after",
             strike: |stage| Box::pin(slow(stage, 200)),
             containers: false,
-            jobs: true,
-            ..PROMISED
+            ..REMEMBERED
         },
         Row {
             name: "connections reset in mid-request",
             promise: "exclusion, progress after",
             strike: |stage| Box::pin(resets(stage)),
-            jobs: true,
-            ..PROMISED
+            ..REMEMBERED
         },
         Row {
             name: "abandoned connections, bytes delivered late",
             promise: "exclusion, progress after",
             strike: |stage| Box::pin(late_bytes(stage)),
             containers: false,
-            jobs: true,
-            ..PROMISED
+            ..REMEMBERED
         },
         Row {
             name: "one client cut off from a minority",
@@ -59,16 +54,14 @@ pub fn rows() -> Vec<Row> {
             strike: |stage| Box::pin(partition(stage, false)),
             available: true,
             containers: false,
-            jobs: true,
-            ..PROMISED
+            ..REMEMBERED
         },
         Row {
             name: "one client cut off from a majority",
             promise: "exclusion, the others' progress, its own after",
             strike: |stage| Box::pin(partition(stage, true)),
             available: true,
-            jobs: true,
-            ..PROMISED
+            ..REMEMBERED
         },
     ]
 }

@@ -7,7 +7,7 @@ use futures::future::join_all;
 use rand::RngExt;
 use tokio::time::{Instant, sleep};
 
-use super::{Expect, PROMISED, Row};
+use super::{Expect, PROMISED, REMEMBERED, Row};
 use crate::event::{Done, now};
 use crate::settings::SetUp;
 use crate::stage::Stage;
@@ -31,39 +31,34 @@ pub fn rows() -> Vec<Row> {
             promise: "exclusion, progress after",
             strike: |stage| Box::pin(frozen(stage, (50, 600))),
             containers: false,
-            jobs: true,
-            ..PROMISED
+            ..REMEMBERED
         },
         Row {
             name: "SIGSTOP of a minority, beyond the lease",
             promise: "exclusion, progress during and after",
             strike: |stage| Box::pin(frozen(stage, (1300, 2600))),
             available: true,
-            jobs: true,
-            ..PROMISED
+            ..REMEMBERED
         },
         Row {
             name: "SIGSTOP of a majority",
             promise: "unreachable, never held, never granted",
             strike: |stage| Box::pin(frozen_majority(stage)),
             blackout: true,
-            jobs: true,
-            ..PROMISED
+            ..REMEMBERED
         },
         Row {
             name: "CLIENT KILL of all connections",
             promise: "exclusion, progress after",
             strike: |stage| Box::pin(client_kill(stage)),
-            jobs: true,
-            ..PROMISED
+            ..REMEMBERED
         },
         Row {
             name: "SCRIPT FLUSH in a loop",
             promise: "exclusion, progress during and after",
             strike: |stage| Box::pin(script_flush(stage)),
             available: true,
-            jobs: true,
-            ..PROMISED
+            ..REMEMBERED
         },
         Row {
             name: "out of memory, noeviction",
