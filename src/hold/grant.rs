@@ -146,9 +146,9 @@ impl Grant {
         Some(Hold { grant, number })
     }
 
-    /// Whether its last hold has had the last token of its block.
+    /// Whether its last hold has had the last token of its block. A token that readers share, or none, does not run out.
     pub(super) fn is_spent(&self) -> bool {
-        !self.tokens.is_none() && self.state().number() + 1 >= self.tokens.size()
+        self.tokens.size() > 1 && self.state().number() + 1 >= self.tokens.size()
     }
 
     /// Whether masters have reported a waiter for its names.

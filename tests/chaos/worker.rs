@@ -186,7 +186,7 @@ impl Grip {
 struct Term {
     leadership: Leadership,
     over: DropGuard,
-    leading: JoinHandle<()>,
+    standing: JoinHandle<Result<(), (Refusal, String)>>,
 }
 
 impl Term {
@@ -230,13 +230,13 @@ impl Term {
         Ok(Self {
             leadership,
             over,
-            leading: tokio::spawn(async move { drop(standing.await) }),
+            standing,
         })
     }
 
     async fn end(self) {
         drop(self.over);
-        let _ = timeout(ANSWER_WITHIN, self.leading).await;
+        let _ = timeout(ANSWER_WITHIN, self.standing).await;
     }
 }
 

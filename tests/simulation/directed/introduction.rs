@@ -453,7 +453,7 @@ async fn strict_clients_introduce_themselves_once() {
     };
     let before = introduced();
     let waits = |masters: &Masters| masters.red_lock(["a", "b"]).wait(ms(50));
-    // Held, refused, waited for, extended, and taken anew with tokens that are behind.
+    // Held, refused, waited for in vain, extended, renewed, and had by the next.
     let held = one.red_lock(["a", "b"]).about("rows").lock().await.expect("free");
     waits(&other).lock().await.expect_err("held");
     other
@@ -474,7 +474,7 @@ async fn strict_clients_introduce_themselves_once() {
     );
     released.expect("held");
     next.expect("in its turn").unlock().await.expect("held");
-    // Written, read by both, and downgraded.
+    // Written, downgraded, and read by both.
     let writes = one.red_lock("rows").write().lock().await.expect("free");
     other
         .red_lock("rows")
