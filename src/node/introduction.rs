@@ -19,19 +19,28 @@ use crate::protocol::reply::parse_introduced;
 use crate::time::rounded::Rounded;
 
 impl Keeper {
-    /// Introduces the client over a new connection, before its first call there. With `anew` the memory
-    /// counts from now on, for this client and for later ones.
+    /// Introduces the client over a new connection, before its first call there. The connection was begun at `begun`.
+    /// If the server may have missed grants, a memory that reaches back to these is recorded to count from now on, for
+    /// this client and for later ones.
     ///
     /// Nothing is stored while any master reports another set. So before a record is stored, every other
     /// master has reported its own, or the first attempt to connect to that master has failed.
-    pub(super) async fn introduce(&self, connection: &Connection, anew: bool) -> Result<Memory, NodeError> {
+    pub(super) async fn introduce(
+        &self,
+        connection: &Connection,
+        begun: Instant,
+        missed_until: Option<Instant>,
+    ) -> Result<Memory, NodeError> {
         let (membership, node, peer) = (&self.context.membership, self.slot.node(), &connection.peer);
         let run = peer.identity.run();
         membership.record_set(node, peer.record.as_ref().map(|record| record.set));
         membership.check()?;
+        // The age was read after `begun`. If it is no longer than the time from the last missed grant to `begun`, another
+        // client has had the memory count from after that.
+        let missed = |age| missed_until.is_some_and(|until| begun.saturating_duration_since(until) < age);
         if let Some(record) = &peer.record
             && let Some(age) = record.age(run.as_deref(), peer.clock_us)
-            && !anew
+            && !missed(age)
         {
             return Ok(Memory {
                 age,
@@ -43,7 +52,7 @@ impl Keeper {
         let end = Instant::now() + within;
         await_others(membership, end).await;
         membership.check()?;
-        let request = calls::introduce(membership.listed(), run.as_deref(), anew);
+        let request = calls::introduce(membership.listed(), run.as_deref(), missed_until.is_some());
         // The wait for the other masters may have used up the time.
         let end = end.max(Instant::now() + self.context.node_timeout);
         let answer = timeout_at(end, ask(&*connection.wire, &request)).await;

@@ -71,13 +71,13 @@ impl Keeper {
         let mut predecessor: Option<Peer> = None;
         loop {
             let connecting = self.connect(predecessor.as_ref(), &mut delays);
-            let (connection, clock_check, begun, set_up) = connecting.await;
+            let (connection, clock_check, begun, started) = connecting.await;
             let peer = connection.peer.clone();
             clock_check.observe(peer.clock_us, begun, self.context.clock.now());
             self.warn_of_missing(&peer, predecessor.as_ref());
             predecessor = Some(peer);
-            let lasted = self.serve(connection, set_up, &clock_check).await;
-            self.context.servers.disconnected(self.slot.node());
+            let (lasted, heard) = self.serve(connection, started, &clock_check).await;
+            self.context.servers.disconnected(self.slot.node(), heard);
             if lasted < LONGEST_DELAY {
                 // The next connection may end as early.
                 sleep(delays.next().unwrap_or(LONGEST_DELAY)).await;
@@ -105,12 +105,12 @@ impl Keeper {
     }
 
     /// Tries until there is a connection that has been set up. Returns it with the check of the server's
-    /// clock, the moment at which its set-up began, and the set-up's duration.
+    /// clock, and the moment at which its set-up began, by both clocks.
     async fn connect(
         &self,
         predecessor: Option<&Peer>,
         delays: &mut impl Iterator<Item = Duration>,
-    ) -> (Connection, Arc<ClockCheck>, Moment, Duration) {
+    ) -> (Connection, Arc<ClockCheck>, Moment, Instant) {
         let context = &self.context;
         let mut was_replica = false;
         loop {
@@ -125,7 +125,7 @@ impl Keeper {
             });
             let admitted = connected.and_then(|connection| Ok(self.admit(connection, was_replica)?));
             let error = match admitted {
-                Ok((connection, clock_check)) => return (connection, clock_check, begun, started.elapsed()),
+                Ok((connection, clock_check)) => return (connection, clock_check, begun, started),
                 Err(error) => error,
             };
             was_replica |= error == NodeError::Unfit(Unfit::Replica);
@@ -179,21 +179,23 @@ impl Keeper {
         self.context.topics.announce_interruption();
     }
 
-    /// Uses one connection until it ends or is to be replaced. Returns the time for which it was in use.
+    /// Uses one connection until it ends or is to be replaced. Its set-up began at `started`. Returns the time for which
+    /// it was in use, and when its server was last heard.
     async fn serve(
         &self,
         connection: Connection,
-        set_up: Duration,
+        started: Instant,
         clock_check: &Arc<ClockCheck>,
-    ) -> Duration {
-        let (servers, node) = (&self.context.servers, self.slot.node());
-        let introduced = self.introduce(&connection, servers.has_forgotten(node)).await;
+    ) -> (Duration, Instant) {
+        let (servers, node, set_up) = (&self.context.servers, self.slot.node(), started.elapsed());
+        let introducing = self.introduce(&connection, started, servers.missed_until(node));
+        let introduced = introducing.await;
         let Connection {
             wire,
             mut driver,
             peer,
         } = connection;
-        let (end, lasted) = match introduced {
+        let (end, lasted, heard) = match introduced {
             Ok(memory) => {
                 servers.introduced(node);
                 let server = (peer.version, peer.capabilities);
@@ -207,9 +209,9 @@ impl Keeper {
                 self.resume(&link).await;
                 let end = self.attend(&link, &mut driver).await;
                 link.close();
-                (end, since.elapsed())
+                (end, since.elapsed(), link.last_received())
             }
-            Err(error) => (error, Duration::ZERO),
+            Err(error) => (error, Duration::ZERO, Instant::now()),
         };
         self.slot.down(&end);
         if !driver.is_finished() {
@@ -217,7 +219,7 @@ impl Keeper {
             driver.abort();
             let _ = driver.await;
         }
-        lasted
+        (lasted, heard)
     }
 
     fn recollection(&self, memory: Memory, clock_check: &Arc<ClockCheck>) -> Recollection {

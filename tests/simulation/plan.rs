@@ -272,6 +272,7 @@ impl Plan {
             }
         });
         plan.late = rng.random_bool(0.25).then(|| Late::draw(&plan, &mut rng));
+        plan.strict = StdRng::seed_from_u64(seed ^ 0x0057_121c).random_bool(0.25);
         plan
     }
 

@@ -7,6 +7,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::time::Instant;
+
 use super::clock_check::ClockCheck;
 use crate::error::Unfit;
 use crate::node::Identity;
@@ -21,8 +23,8 @@ pub(crate) struct KnownServers {
 struct ClaimedServers {
     /// At most one for each address.
     servers: Vec<KnownServer>,
-    /// Whether a server was ever seen there, for each address.
-    taken: Vec<bool>,
+    /// When a server there was last heard, for each address.
+    heard: Vec<Option<Instant>>,
 }
 
 /// One run of one server.
@@ -34,9 +36,9 @@ struct KnownServer {
     label: Arc<str>,
     /// Whether there is a connection to it.
     present: bool,
-    /// Whether its memory is to count from now on. Another server had its address or its entry before, so it
-    /// may have missed grants to that server. The flag is reset once the master has recorded that.
-    has_forgotten: bool,
+    /// Another server had its address or its entry until then, so it may have missed grants of that server. Its memory
+    /// is not to count from before. `None` once the master has recorded that.
+    missed_until: Option<Instant>,
     clock_check: Arc<ClockCheck>,
 }
 
@@ -52,7 +54,7 @@ impl KnownServers {
         Self {
             state: Mutex::new(ClaimedServers {
                 servers: Vec::with_capacity(nodes),
-                taken: vec![false; nodes],
+                heard: vec![None; nodes],
             }),
         }
     }
@@ -83,45 +85,43 @@ impl KnownServers {
                 node,
                 label: Arc::clone(label),
                 present: true,
-                has_forgotten: state.taken[node],
+                missed_until: state.heard[node],
                 clock_check: clock_check(),
             };
             state.admit(newcomer)
         });
-        state.taken[node] = true;
         let server = &mut state.servers[index];
         (server.node, server.label, server.present) = (node, Arc::clone(label), true);
         server.clock_check.seen_at(node);
         Ok(Arc::clone(&server.clock_check))
     }
 
-    /// Notes that the server at that address may have missed grants.
+    /// Notes that the server at that address may have missed grants until now.
     pub(in crate::node) fn forgot(&self, node: usize) {
-        self.with_present(node, |server| server.has_forgotten = true);
+        if let Some(server) = self.state().present_at(node) {
+            server.missed_until = Some(Instant::now());
+        }
     }
 
-    /// Whether the memory of the server at that address is to count from now on.
-    pub(in crate::node) fn has_forgotten(&self, node: usize) -> bool {
-        let mut has_forgotten = false;
-        self.with_present(node, |server| has_forgotten = server.has_forgotten);
-        has_forgotten
+    /// Until when the server at that address may have missed grants, if its memory is not to count from before.
+    pub(in crate::node) fn missed_until(&self, node: usize) -> Option<Instant> {
+        self.state().present_at(node)?.missed_until
     }
 
     /// Notes that the server at that address has recorded since when its memory counts.
     pub(in crate::node) fn introduced(&self, node: usize) {
-        self.with_present(node, |server| server.has_forgotten = false);
+        if let Some(server) = self.state().present_at(node) {
+            server.missed_until = None;
+        }
     }
 
-    /// Notes that the connection to the server at that address has ended. Its entry stays.
-    pub(in crate::node) fn disconnected(&self, node: usize) {
-        self.with_present(node, |server| server.present = false);
-    }
-
-    fn with_present(&self, node: usize, change: impl FnOnce(&mut KnownServer)) {
+    /// Notes that the connection to the server at that address has ended, over which the server was last heard at
+    /// `heard`. Its entry stays.
+    pub(in crate::node) fn disconnected(&self, node: usize, heard: Instant) {
         let mut state = self.state();
-        let present = |server: &&mut KnownServer| server.present && server.node == node;
-        if let Some(server) = state.servers.iter_mut().find(present) {
-            change(server);
+        if let Some(server) = state.present_at(node) {
+            server.present = false;
+            state.heard[node] = state.heard[node].max(Some(heard));
         }
     }
 
@@ -141,6 +141,11 @@ impl KnownServers {
 }
 
 impl ClaimedServers {
+    fn present_at(&mut self, node: usize) -> Option<&mut KnownServer> {
+        let is_there = |server: &&mut KnownServer| server.present && server.node == node;
+        self.servers.iter_mut().find(is_there)
+    }
+
     /// Gives a server an entry, the first of these that exists:
     /// - its own of an earlier run,
     /// - that of the last server at its address,
@@ -155,8 +160,10 @@ impl ClaimedServers {
         };
         let best = (0..self.servers.len()).min_by_key(|&index| rank(&self.servers[index]));
         match best {
-            Some(index) if rank(&self.servers[index]) < 2 || self.servers.len() == self.taken.len() => {
-                newcomer.has_forgotten = true;
+            Some(index) if rank(&self.servers[index]) < 2 || self.servers.len() == self.heard.len() => {
+                let before = &self.servers[index];
+                let heard = self.heard[before.node].or_else(|| Some(Instant::now()));
+                newcomer.missed_until = newcomer.missed_until.max(before.missed_until).max(heard);
                 self.servers[index] = newcomer;
                 index
             }

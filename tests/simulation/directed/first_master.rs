@@ -191,7 +191,7 @@ async fn a_field_of_theirs_behind_a_hold_of_ours_is_noticed() {
 #[tokio::test(start_paused = true)]
 async fn without_the_first_master_all_are_asked_at_once() {
     for is_down in [true, false] {
-        let (scene, held, waiter) = behind_a_list(Class::Calm, 1, for_all()).await;
+        let (scene, held, waiter) = behind_a_list(Class::Durable, 1, for_all()).await;
         if is_down {
             scene.master(0).crash();
         } else {

@@ -255,6 +255,59 @@ async fn the_old_server_put_back_after_a_restart() {
     apart(&held, &stage.connect(&stage.b).await).await;
 }
 
+/// The same, and the old server was introduced anew while it was away, but before the last grant that it missed.
+#[tokio::test(start_paused = true)]
+async fn the_old_server_put_back_with_a_newer_record() {
+    let stage = Stage::new(3);
+    let spare = Cluster::new(1);
+    let watching = stage.connect(&stage.a).await;
+    let (old, away) = (stage.cluster.master(0), spare.master(0));
+    old.change_places(away);
+    sleep(QUARANTINE + ms(1000)).await;
+    // The server that has the place of the spare now is the old one.
+    let text = record(away).expect("recorded");
+    let words: Vec<_> = text.split(' ').collect();
+    let time = away.command(&["TIME"]).expect("two numbers");
+    let now: u64 = format!("{}{:0>6}", time[0], time[1]).parse().expect("a number");
+    let newer = format!("{} {} {now} {}", words[0], words[1], words[3]);
+    away.command(&["SET", SET, &newer]).expect("set");
+    sleep(ms(100)).await;
+    stage.a.cut(2, Direction::Both);
+    let held = watching.red_lock("a").lease(LEASE).try_lock().await;
+    let held = held.expect("the spare and 1 grant");
+    old.change_places(away);
+    sleep(ms(600)).await;
+    stage.b.cut(1, Direction::Both);
+    apart(&held, &stage.connect(&stage.b).await).await;
+}
+
+/// A master restarts with its data. Of three clients the first has it record that its memory counts from then on, and that
+/// counts for the others: a record that is stored again is a wiped memory to clients that compare it.
+#[tokio::test(start_paused = true)]
+async fn a_restart_is_recorded_once() {
+    let cluster = Cluster::new(3);
+    let connect = async |distance| {
+        let network = Network::new(3);
+        network.set_distance(0, distance);
+        let client = Client::new().network(&network);
+        let connected = cluster.connect_as(&client, builder().strict(true)).await;
+        connected.expect("a majority can be reached")
+    };
+    let clients = [connect(ms(0)).await, connect(ms(10)).await, connect(ms(30)).await];
+    sleep(LEASE).await;
+    let master = cluster.master(0);
+    let introduced = || master.executed().get("introduce").copied().unwrap_or(0);
+    let before = introduced();
+    master.restart(Keep::Data);
+    sleep(QUARANTINE + ms(1000)).await;
+    assert_eq!(introduced() - before, 1);
+    for masters in clients {
+        let guard = masters.multi_lock("a").try_lock().await;
+        guard.expect("all have a vote").unlock().await.expect("held");
+    }
+    assert_eq!(introduced() - before, 1);
+}
+
 /// Three masters are a set, of which 0 has restarted without its data. A deploy that nobody should make has a client list
 /// five, which hears 0 and the two new ones first.
 #[tokio::test(start_paused = true)]

@@ -37,9 +37,9 @@ fn claim(servers: &KnownServers, node: usize, run: &str) -> Result<Arc<ClockChec
 
 /// Whether a server that comes to an address is trusted with its memory from before.
 fn trusted(servers: &KnownServers, node: usize, run: &str) -> bool {
-    servers.disconnected(node);
+    servers.disconnected(node, Instant::now());
     claim(servers, node, run).expect("no twin");
-    !servers.has_forgotten(node)
+    servers.missed_until(node).is_none()
 }
 
 #[test]
@@ -54,6 +54,31 @@ fn a_successor_remembers_nothing_from_before_it_came() {
     assert!(trusted(&servers, 0, "a"), "its record tells since when");
 }
 
+/// What it may have missed ends when the server before it was last heard, there or where its entry was.
+#[test]
+fn a_successor_has_missed_what_was_granted_until_its_predecessor_was_last_heard() {
+    let (servers, now) = (KnownServers::new(2), Instant::now());
+    let at = |second| now + Duration::from_secs(second);
+    let claim = |node, run| claim(&servers, node, run).expect("no twin");
+    claim(0, "a");
+    claim(1, "b");
+    servers.disconnected(0, at(3));
+    claim(0, "c");
+    assert_eq!(servers.missed_until(0), Some(at(3)));
+    servers.introduced(0);
+    assert_eq!(servers.missed_until(0), None);
+    servers.disconnected(1, at(5));
+    servers.disconnected(0, at(4));
+    claim(0, "b");
+    claim(1, "d");
+    assert_eq!(servers.missed_until(0), None, "it was never away");
+    assert_eq!(servers.missed_until(1), Some(at(5)), "b had that address");
+    servers.disconnected(0, at(7));
+    servers.disconnected(1, at(6));
+    claim(1, "e");
+    assert_eq!(servers.missed_until(1), Some(at(6)), "d had that address");
+}
+
 #[test]
 fn servers_whose_addresses_change_places_are_known_still() {
     let servers = KnownServers::new(3);
@@ -63,7 +88,7 @@ fn servers_whose_addresses_change_places_are_known_still() {
     let twin = claim(&servers, 0, "b").expect_err("it is still at its old address");
     let other = "address 1".into();
     assert_eq!(twin, Unfit::SameServer { other });
-    (1..3).for_each(|node| servers.disconnected(node));
+    (1..3).for_each(|node| servers.disconnected(node, Instant::now()));
     assert!(trusted(&servers, 0, "b") && trusted(&servers, 1, "c") && trusted(&servers, 2, "a"));
     // Meanwhile a new server comes, and the displaced server counts as new, too.
     assert!(!trusted(&servers, 2, "d"));
@@ -75,7 +100,7 @@ fn servers_whose_addresses_change_places_are_known_still() {
 fn what_was_doubted_of_a_server_goes_with_it() {
     let servers = KnownServers::new(2);
     let before = claim(&servers, 0, "a").expect("no twin");
-    servers.disconnected(0);
+    servers.disconnected(0, Instant::now());
     let after = claim(&servers, 1, "a").expect("no twin");
     assert!(Arc::ptr_eq(&before, &after));
 }
@@ -90,7 +115,7 @@ fn a_step_counts_at_every_address_that_the_server_had() {
         let lease_timing = LeaseTiming::new(&Config::default());
         let clock_check = || Arc::new(ClockCheck::new(events(&label), lease_timing, Arc::clone(&steps)));
         let history = servers.claim(node, &label, &identity, clock_check);
-        servers.disconnected(node);
+        servers.disconnected(node, Instant::now());
         history.expect("no twin")
     };
     let at = |second| Moment::at(Duration::from_secs(second));
@@ -106,11 +131,11 @@ fn a_step_counts_at_every_address_that_the_server_had() {
 fn no_more_servers_are_trusted_than_there_are_masters() {
     let servers = KnownServers::new(2);
     assert!(trusted(&servers, 0, "a"));
-    servers.disconnected(0);
+    servers.disconnected(0, Instant::now());
     assert!(trusted(&servers, 1, "a"), "address 1 was out of reach before");
     assert!(!trusted(&servers, 0, "b"), "a had that address");
-    servers.disconnected(0);
-    servers.disconnected(1);
+    servers.disconnected(0, Instant::now());
+    servers.disconnected(1, Instant::now());
     assert!(!trusted(&servers, 0, "c"));
     assert!(trusted(&servers, 1, "a"));
 }
@@ -119,9 +144,9 @@ fn no_more_servers_are_trusted_than_there_are_masters() {
 fn a_server_that_was_a_replica_meanwhile_is_another() {
     let servers = KnownServers::new(1);
     assert!(trusted(&servers, 0, "a"));
-    servers.disconnected(0);
+    servers.disconnected(0, Instant::now());
     claim_as(&servers, 0, "a", "of another").expect("no twin");
-    assert!(servers.has_forgotten(0));
+    assert!(servers.missed_until(0).is_some());
 }
 
 fn identity(run: &str, replication: &str) -> Identity {
@@ -161,7 +186,7 @@ fn one_server_at_two_addresses_is_noticed_where_it_tells_which_it_is() {
     let claim = |node, identity: &Identity| claim_identity(&servers, node, identity).is_ok();
     assert!(claim(0, &identity("", "r")));
     assert!(!claim(1, &identity("", "r")));
-    servers.disconnected(0);
+    servers.disconnected(0, Instant::now());
     let nameless = identity("", "");
     assert!(claim(0, &nameless) && claim(1, &nameless), "nobody can tell");
 }
