@@ -1,4 +1,7 @@
 //! Rounds that store on the masters that a job is done, or that forget it.
+//!
+//! The usual case is one round, whose script stores the mark and releases the hold ([`store_and_release`]). What it may
+//! leave undone is done one after the other: the mark while the hold is renewed, and then the release.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +9,10 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use crate::events::VoteKind;
+use crate::node::PendingRelease;
 use crate::protocol::calls;
+use crate::protocol::claim::Claim;
+use crate::protocol::command::Request;
 use crate::protocol::fault::Fault;
 use crate::protocol::job_mark::JobMark;
 use crate::protocol::node_set::NodeSet;
@@ -32,24 +38,53 @@ pub(crate) fn made_now(pool: &Pool, keep: Duration) -> JobMark {
     }
 }
 
-/// Stores a mark, and returns once `needed` masters have it. The others get it in the background: those that fail are asked
-/// again until they have it, until it has ended, or until the client is closed.
+/// Stores a mark on all masters and releases the hold there, in one round. Returns once `needed` masters have done both; the
+/// others are asked again as by [`store`]. If too few masters have, returns these.
+///
+/// Until then each master either refuses others by the hold, or tells by the mark that the job is done. So no hold has to
+/// be renewed once it is released in part.
 ///
 /// # Cancel safety
 ///
 /// What was sent goes on. Nothing is sent again.
-pub(crate) async fn store(pool: &Arc<Pool>, names: &Names, mark: &JobMark, needed: usize) {
-    let until = Instant::now() + mark.keep;
-    let mut stored = NodeSet::default();
+pub(crate) async fn store_and_release(
+    pool: &Arc<Pool>,
+    claim: &Claim,
+    mark: &JobMark,
+    needed: usize,
+) -> Result<(), NodeSet> {
+    let (yielding, random) = (&pool.topics.yielding, &pool.random);
+    yielding.released(&claim.names, random);
+    let mut storing = Storing::new(&claim.names, mark, NodeSet::default());
+    let mut round = send(pool, &calls::finish(claim, mark), NodeSet::default());
+    let sent = round.sent();
+    while let Some((node, answer)) = round.next().await {
+        let listen = matches!(answer, Ok(redis::Value::Int(2)));
+        yielding.note_listeners(&claim.names, node, listen, sent, random);
+        storing.count(&mut round, node, answer);
+        if storing.stored.len() >= needed {
+            storing.go_on(pool, round, Some(claim.clone()));
+            return Ok(());
+        }
+    }
+    Err(storing.stored)
+}
+
+/// Stores a mark on the masters that are not in `stored`, and returns once `needed` masters have it. The others get it in
+/// the background: those that fail are asked again until they have it, until it has ended, or until the client is closed.
+///
+/// # Cancel safety
+///
+/// What was sent goes on. Nothing is sent again.
+pub(crate) async fn store(pool: &Arc<Pool>, names: &Names, mark: &JobMark, needed: usize, stored: NodeSet) {
+    let mut storing = Storing::new(names, mark, stored);
     let mut delays = slow_delays(&pool.random);
     loop {
-        let mut round = send(pool, names, Some(mark), stored);
+        let mut round = storing.send(pool);
         while let Some((node, answer)) = round.next().await {
-            if vote_of(&mut round, node, answer) == Vote::Granted {
-                stored.insert(node);
-            }
-            if stored.len() >= needed {
-                owe(pool, names, mark, round, stored, until);
+            storing.count(&mut round, node, answer);
+            if storing.stored.len() >= needed {
+                storing.go_on(pool, round, None);
                 return;
             }
         }
@@ -59,7 +94,7 @@ pub(crate) async fn store(pool: &Arc<Pool>, names: &Names, mark: &JobMark, neede
 
 /// Stores a mark that another client has made, in one round. Returns whether `needed` masters have it.
 pub(crate) async fn confirm(pool: &Arc<Pool>, names: &Names, mark: &JobMark, needed: usize) -> bool {
-    let mut round = send(pool, names, Some(mark), NodeSet::default());
+    let mut round = send(pool, &calls::mark(names, Some(mark)), NodeSet::default());
     let mut stored = 0;
     while stored < needed
         && let Some((node, answer)) = round.next().await
@@ -72,7 +107,7 @@ pub(crate) async fn confirm(pool: &Arc<Pool>, names: &Names, mark: &JobMark, nee
 
 /// Forgets the mark on all masters. Returns the answer of each.
 pub(crate) async fn forget(pool: &Arc<Pool>, names: &Names) -> Vec<Vote> {
-    let mut round = send(pool, names, None, NodeSet::default());
+    let mut round = send(pool, &calls::mark(names, None), NodeSet::default());
     let mut votes = vec![Vote::Pending; pool.slots.len()];
     while let Some((node, answer)) = round.next().await {
         votes[node] = vote_of(&mut round, node, answer);
@@ -80,44 +115,74 @@ pub(crate) async fn forget(pool: &Arc<Pool>, names: &Names) -> Vec<Vote> {
     votes
 }
 
-/// Stores the mark on the masters that do not have it yet.
-fn owe(
-    pool: &Arc<Pool>,
-    names: &Names,
-    mark: &JobMark,
-    mut round: Round,
-    mut stored: NodeSet,
+/// A mark that is being stored.
+struct Storing {
+    /// Call that stores it.
+    request: Arc<Request>,
+    /// End of the mark.
     until: Instant,
-) {
-    let (weak, names, mark) = (Arc::downgrade(pool), names.clone(), mark.clone());
-    let (closing, mut delays, nodes) = (pool.closing.clone(), slow_delays(&pool.random), pool.slots.len());
-    let work = async move {
-        loop {
-            while let Some((node, answer)) = round.next().await {
-                if vote_of(&mut round, node, answer) == Vote::Granted {
-                    stored.insert(node);
-                }
-            }
-            drop(round);
-            if stored.len() == nodes || Instant::now() >= until {
-                return;
-            }
-            sleep(delays.next().unwrap_or(LONGEST_SLOW_DELAY)).await;
-            let Some(pool) = weak.upgrade() else { return };
-            round = send(&pool, &names, Some(&mark), stored);
-        }
-    };
-    pool.runtime.spawn(async move {
-        tokio::select! {
-            () = closing.cancelled() => {}
-            () = work => {}
-        }
-    });
+    /// Masters that have it.
+    stored: NodeSet,
 }
 
-fn send(pool: &Arc<Pool>, names: &Names, mark: Option<&JobMark>, except: NodeSet) -> Round {
-    let request = calls::mark(names, mark);
-    Round::begin(pool, &request, Trust::All, |node| !except.contains(node))
+impl Storing {
+    fn new(names: &Names, mark: &JobMark, stored: NodeSet) -> Self {
+        Self {
+            request: calls::mark(names, Some(mark)),
+            until: Instant::now() + mark.keep,
+            stored,
+        }
+    }
+
+    fn send(&self, pool: &Arc<Pool>) -> Round {
+        send(pool, &self.request, self.stored)
+    }
+
+    fn count(&mut self, round: &mut Round, node: usize, answer: Result<redis::Value, Fault>) {
+        if vote_of(round, node, answer) == Vote::Granted {
+            self.stored.insert(node);
+        }
+    }
+
+    /// Goes on in the background with the masters that do not have the mark yet. The release of `claim` becomes pending at
+    /// these after the round: it may come before the mark there, as a quorum has the mark.
+    fn go_on(mut self, pool: &Arc<Pool>, mut round: Round, mut claim: Option<Claim>) {
+        let weak = Arc::downgrade(pool);
+        let (closing, mut delays, nodes) =
+            (pool.closing.clone(), slow_delays(&pool.random), pool.slots.len());
+        let work = async move {
+            loop {
+                while let Some((node, answer)) = round.next().await {
+                    self.count(&mut round, node, answer);
+                }
+                drop(round);
+                if let (Some(claim), Some(pool)) = (claim.take(), weak.upgrade()) {
+                    let missing = pool
+                        .slots
+                        .iter()
+                        .enumerate()
+                        .filter(|(node, _)| !self.stored.contains(*node));
+                    missing.for_each(|(_, slot)| slot.defer(PendingRelease::new(claim.clone())));
+                }
+                if self.stored.len() == nodes || Instant::now() >= self.until {
+                    return;
+                }
+                sleep(delays.next().unwrap_or(LONGEST_SLOW_DELAY)).await;
+                let Some(pool) = weak.upgrade() else { return };
+                round = self.send(&pool);
+            }
+        };
+        pool.runtime.spawn(async move {
+            tokio::select! {
+                () = closing.cancelled() => {}
+                () = work => {}
+            }
+        });
+    }
+}
+
+fn send(pool: &Arc<Pool>, request: &Arc<Request>, except: NodeSet) -> Round {
+    Round::begin(pool, request, Trust::All, |node| !except.contains(node))
 }
 
 fn vote_of(round: &mut Round, node: usize, answer: Result<redis::Value, Fault>) -> Vote {
@@ -128,7 +193,8 @@ fn vote_of(round: &mut Round, node: usize, answer: Result<redis::Value, Fault>) 
 
 fn vote(answer: Result<redis::Value, Fault>) -> Vote {
     match answer {
-        Ok(redis::Value::Int(1)) => Vote::Granted,
+        // An array: the hold was not there any more.
+        Ok(redis::Value::Int(1..) | redis::Value::Array(_)) => Vote::Granted,
         Ok(_) => Vote::Failed {
             error: "its clock is ahead, and the time of the mark is over there".into(),
         },

@@ -65,6 +65,11 @@ impl UnsentRelease {
         }));
     }
 
+    /// Notes that the masters have released the grant by another call.
+    pub(crate) fn mark_as_sent(mut self) {
+        self.is_sent = true;
+    }
+
     fn keep(&self) -> Release {
         let touched = self.grant.touched();
         Release::keep(&self.pool, self.grant.claim(), self.kept, |node| {

@@ -13,6 +13,8 @@ use crate::hold::grant::{Grant, Hold};
 use crate::lock::hold_guard::{HoldGuard, Unlocked};
 use crate::lock::mode::{Either, Exclusive, Mode, Shared};
 use crate::lock::owner::Owner;
+use crate::protocol::job_mark::JobMark;
+use crate::protocol::node_set::NodeSet;
 use crate::round::pool::Pool;
 use crate::values::holder::Holder;
 use crate::values::token::FencingToken;
@@ -68,6 +70,12 @@ impl<M: Mode> MultiLockGuard<M> {
     /// The same guard in another mode.
     pub(crate) fn in_mode<Other: Mode>(self) -> MultiLockGuard<Other> {
         MultiLockGuard::of(self.inner)
+    }
+
+    /// Stores that the job of the hold is done, and releases the hold: see [`HoldGuard::finish`].
+    pub(crate) async fn finish(self, mark: &JobMark) -> Result<bool, (Self, NodeSet)> {
+        let finished = self.inner.finish(mark).await;
+        finished.map_err(|(guard, stored)| (Self::of(guard), stored))
     }
 
     pub(crate) fn hold(&self) -> &Hold {

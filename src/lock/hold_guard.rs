@@ -10,10 +10,13 @@ use crate::hold::client::ClientCore;
 use crate::hold::downgrade::Downgrade;
 use crate::hold::end::{self, GuardEnd};
 use crate::hold::grant::Hold;
+use crate::hold::job_mark;
 use crate::hold::last_seats;
 use crate::hold::retake;
 use crate::lock::owner::Owner;
+use crate::protocol::job_mark::JobMark;
 use crate::protocol::kind::HoldKind;
+use crate::protocol::node_set::NodeSet;
 use crate::protocol::release_tally::{Ended, ReleaseTally};
 use crate::queue::QueueEntry;
 use crate::values::votes::{Vote, Votes};
@@ -126,6 +129,24 @@ impl HoldGuard {
         if !was_shared && self.hold.give_up_exclusive() {
             self.send_downgrade().confirmed().await;
         }
+    }
+
+    /// Stores that the job of the hold is done, and releases the hold, in one round. Returns whether the hold was valid until
+    /// a quorum had done both. If none has, returns the guard and the masters that have.
+    pub(crate) async fn finish(mut self, mark: &JobMark) -> Result<bool, (Self, NodeSet)> {
+        let (pool, grant, schedule) = (&self.client.pool, &self.hold.grant, &self.client.schedule);
+        // Behind the release the names would be taken on a master that does not have the hold yet.
+        schedule.forget(grant);
+        if let Err(stored) = job_mark::store_and_release(pool, &grant.claim(), mark, grant.needed).await {
+            schedule.watch(grant);
+            return Err((self, stored));
+        }
+        let was_valid = !self.hold.remaining().is_zero();
+        if let GuardEnd::Release(release) = self.exit(was_valid) {
+            release.mark_as_sent();
+        }
+        self.count_outcome(UnlockOutcome::Released);
+        Ok(was_valid)
     }
 
     /// Exits the hold. If that releases it, waits for the answers of the masters.

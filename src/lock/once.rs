@@ -183,21 +183,18 @@ impl OnceJob {
             loss = guard.lost() => return Err(OnceError::Lost(loss)),
             ended = body(&guard) => ended,
         };
-        let is_marked = match &ended {
-            Ok(_) => tokio::select! {
-                biased;
-                _ = guard.lost() => false,
-                is_marked = self.mark() => is_marked,
-            },
-            Err(_) => false,
+        let output = match ended {
+            Ok(output) => output,
+            Err(error) => {
+                self.release(guard).await;
+                return Err(OnceError::Body(error));
+            }
         };
-        // The outcome does not depend on it: a quorum has the mark, or the job may be begun again.
-        let _ = self.options.unlock_after_a_body(guard).await;
-        match ended {
-            Ok(output) if is_marked => Ok(Once::Ran(output)),
-            Ok(output) => Ok(Once::Unconfirmed(output)),
-            Err(error) => Err(OnceError::Body(error)),
-        }
+        Ok(if self.finish(guard).await {
+            Once::Ran(output)
+        } else {
+            Once::Unconfirmed(output)
+        })
     }
 
     /// Forgets on all masters that the job is done, so that it can be run again. For operators.
@@ -236,13 +233,28 @@ impl OnceJob {
         Ok(votes)
     }
 
-    /// Stores the mark. Returns whether a quorum has it. Masters may go on renewing the hold and store no mark, as when
-    /// they are out of memory, so this lasts for a lease at most.
-    async fn mark(&self) -> bool {
+    /// Stores the mark, and releases the lock. Returns whether a quorum had the mark while the hold was valid. Masters may
+    /// go on renewing the hold and store no mark, as when they are out of memory, so this lasts for a lease at most.
+    async fn finish(&self, guard: MultiLockGuard) -> bool {
         let pool = &self.options.masters.client.pool;
         let (mark, patience) = (job_mark::made_now(pool, self.keep), pool.config.default_lease());
-        let storing = job_mark::store(pool, &self.options.names, &mark, self.needed());
-        timeout(patience, storing).await.is_ok()
+        let (guard, stored) = match guard.finish(&mark).await {
+            Ok(was_valid) => return was_valid,
+            Err(unfinished) => unfinished,
+        };
+        let storing = job_mark::store(pool, &self.options.names, &mark, self.needed(), stored);
+        let is_marked = tokio::select! {
+            biased;
+            _ = guard.lost() => false,
+            storing = timeout(patience, storing) => storing.is_ok(),
+        };
+        self.release(guard).await;
+        is_marked
+    }
+
+    async fn release(&self, guard: MultiLockGuard) {
+        // The outcome does not depend on it: a quorum has the mark, or the job may be begun again.
+        let _ = self.options.unlock_after_a_body(guard).await;
     }
 
     async fn done<T>(&self, mark: &JobMark) -> Once<T> {

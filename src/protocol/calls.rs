@@ -43,7 +43,8 @@ script!(INTRODUCE, Introduce, "introduce");
 script!(LABEL, Label, "label");
 script!(ACQUIRE_ONCE, Acquire, "acquire", behind "captions", behind "labels", behind "queue", behind "readers", behind "fences", behind "done");
 script!(ACQUIRE_PERMIT, Acquire, "acquire", behind "captions", behind "labels", behind "queue", behind "permits", behind "readers", behind "fences", behind "permit");
-script!(MARK, Mark, "mark");
+script!(MARK, Mark, "mark", behind "marks");
+script!(FINISH, Release, "release", behind "captions", behind "announce", behind "queue", behind "permits", behind "readers", behind "marks", behind "finish");
 
 /// All scripts that a client loads when it sets a connection up. Those of permits, and of jobs that are done once, are loaded
 /// when they are used first.
@@ -213,11 +214,15 @@ pub(crate) fn mark(names: &Names, mark: Option<&JobMark>) -> Arc<Request> {
     let mut call = Encoder::new(&MARK, names.len(), once(names));
     call.keys(names.iter().map(keys::done));
     if let Some(mark) = mark {
-        call.number(mark.at_ms);
-        call.ms(mark.keep);
-        call.word(&mark.label);
+        mark_words(&mut call, mark);
     }
     call.done()
+}
+
+fn mark_words(call: &mut Encoder, mark: &JobMark) {
+    call.number(mark.at_ms);
+    call.ms(mark.keep);
+    call.word(&mark.label);
 }
 
 /// One hold's part of a call of `lua/extend.lua`.
@@ -278,17 +283,32 @@ const READ_WRITE: &str = "rw";
 /// asks at once.
 pub(crate) fn release(claim: &Claim, here: Option<(Waiter, bool)>) -> Arc<Request> {
     let mut call = Encoder::new(&RELEASE, released_keys(claim), once(&claim.names));
-    let owner = claim.field.text();
     keys_to_release(&mut call, claim);
-    call.words(claim.kind.is_read_write().then_some(READ_WRITE));
-    call.word(&owner);
-    announcement(&mut call, claim);
+    arguments_to_release(&mut call, claim);
     if let Some((waiter, asks)) = here {
         call.word(&waiter.placed());
         call.number(waiter.ticket);
         call.words(asks.then_some("1"));
     }
     call.done()
+}
+
+/// Packs a call of `lua/finish.lua` and `lua/release.lua`: the job of a hold is done, and the hold is released.
+pub(crate) fn finish(claim: &Claim, mark: &JobMark) -> Arc<Request> {
+    let names = &claim.names;
+    let mut call = Encoder::new(&FINISH, released_keys(claim) + names.len(), once(names));
+    keys_to_release(&mut call, claim);
+    call.keys(names.iter().map(keys::done));
+    arguments_to_release(&mut call, claim);
+    mark_words(&mut call, mark);
+    call.done()
+}
+
+/// Adds the arguments of the release of one hold.
+fn arguments_to_release(call: &mut Encoder, claim: &Claim) {
+    call.words(claim.kind.is_read_write().then_some(READ_WRITE));
+    call.word(&claim.field.text());
+    announcement(call, claim);
 }
 
 /// Packs a call of `lua/release.lua`, for any number of holds.

@@ -3,9 +3,10 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use multilock::sim::{Client, Cluster, Keep, Master};
+use multilock::sim::{Client, Cluster, Direction, Keep, Master, Network};
 use multilock::{
-    Closing, LockError, Masters, MastersBuilder, Once, OnceError, OnceJob, Owner, Quarantine, RunError,
+    Closing, LockError, Masters, MastersBuilder, Once, OnceError, OnceJob, Owner, Quarantine, Rounds,
+    RunError,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -93,6 +94,88 @@ async fn a_job_is_done_once() {
     sleep(ms(200)).await;
     assert_eq!(marks(&cluster), 0);
     assert_eq!(run(&other).await, (Ok(Once::Ran(7)), 1));
+}
+
+fn executed(cluster: &Cluster, script: &str) -> Vec<u64> {
+    let of = |master: &Master| master.executed().get(script).copied().unwrap_or(0);
+    cluster.iter().map(of).collect()
+}
+
+/// The mark comes with the release: a job costs the masters no call more than a lock.
+#[tokio::test(start_paused = true)]
+async fn a_job_ends_with_one_call_to_each_master() {
+    let cluster = Cluster::new(3);
+    let one = connect(&cluster, "one").await;
+    assert_eq!(run(&one).await, (Ok(Once::Ran(7)), 1));
+    sleep(ms(100)).await;
+    assert_eq!(
+        (
+            marks(&cluster),
+            executed(&cluster, "release"),
+            executed(&cluster, "mark")
+        ),
+        (3, vec![1; 3], vec![0; 3])
+    );
+    assert!(cluster.iter().all(|master| master.locks().is_empty()));
+}
+
+/// The hold of a thrifty round is taken on the third master when it is 10 ms old, but not behind the call that ends it.
+#[tokio::test(start_paused = true)]
+async fn no_master_is_taken_behind_the_end_of_a_job() {
+    let cluster = Cluster::new(3);
+    let apart = Client::new().distances(&[ms(1), ms(20), ms(30)]);
+    let builder = Masters::builder().node_timeout(ms(200)).rounds(Rounds::Thrifty);
+    let builder = builder.quarantine(Quarantine::Off).lease(LEASE);
+    let masters = cluster.connect_as(&apart, builder).await.expect("connects");
+    for length in 0..30 {
+        let job = masters.red_lock(format!("job:{length}")).once(KEEP);
+        let ran = job.run(async |_guard| {
+            sleep(ms(length)).await;
+            Ok::<_, ()>(7)
+        });
+        assert_eq!(ran.await, Ok(Once::Ran(7)));
+        sleep(ms(100)).await;
+        let held: Vec<_> = cluster.iter().flat_map(Master::locks).collect();
+        assert!(held.is_empty(), "{held:?}");
+    }
+}
+
+/// One master has the mark and has released the hold, and the others are out of reach of this client for a while. They
+/// go on refusing others, who are told by the first that the job is done.
+#[tokio::test(start_paused = true)]
+async fn nobody_begins_a_job_that_is_marked_on_one_master() {
+    let cluster = Cluster::new(3);
+    let network = Network::new(3);
+    let builder = Masters::builder().client_label("one");
+    let builder = builder.quarantine(Quarantine::Off).lease(LEASE);
+    let client = Client::new().network(&network);
+    let one = cluster.connect_as(&client, builder).await.expect("connects");
+    let other = connect(&cluster, "other").await;
+    let (job, again) = (job(&one), job(&other));
+    let outcome = job.run(async |_guard| {
+        network.cut(1, Direction::Both);
+        network.cut(2, Direction::Both);
+        Ok::<_, ()>(7)
+    });
+    let meanwhile = async {
+        sleep(ms(300)).await;
+        assert_eq!(marks(&cluster), 1);
+        assert_eq!(
+            cluster.iter().filter(|master| !master.locks().is_empty()).count(),
+            2
+        );
+        cluster.master(0).crash();
+        let refused = again.run(async |_guard| Ok::<_, ()>(8));
+        timeout(ms(500), refused).await.expect_err("two masters refuse");
+        cluster.master(0).restart(Keep::Data);
+        network.heal(1);
+        network.heal(2);
+    };
+    let (outcome, ()) = tokio::join!(outcome, meanwhile);
+    assert_eq!(outcome, Ok(Once::Ran(7)));
+    is_done(run(&other).await, true, "one");
+    sleep(ms(1000)).await;
+    assert!(cluster.iter().all(|master| master.locks().is_empty()));
 }
 
 /// The shorter time counts.
