@@ -25,7 +25,7 @@ pub(crate) fn run(setting: &Setting) -> Row {
 }
 
 async fn schedule(setting: &Setting) -> Row {
-    let cluster = Cluster::new(region::MASTERS);
+    let cluster = Arc::new(Cluster::new(region::MASTERS));
     let networks: Vec<_> = (0..setting.clients)
         .map(|client| region::network(client, setting.distance))
         .collect();
@@ -40,7 +40,7 @@ async fn schedule(setting: &Setting) -> Row {
             tokio::spawn(load::work(masters.clone(), setting.names, seed, end, tally))
         })
         .collect();
-    let watching = tokio::spawn(most_pending(clients.clone(), end));
+    let watching = tokio::spawn(most_pending(clients.clone(), Arc::clone(&cluster), end));
     if let Some(fault) = setting.fault {
         fault.strike(&cluster, &networks, end).await;
     }
@@ -84,10 +84,12 @@ async fn connect(cluster: &Cluster, networks: &[Network]) -> Vec<Masters> {
 }
 
 /// Most releases that were pending at a time, of all clients, by a look every ten seconds.
-async fn most_pending(clients: Vec<Masters>, end: Instant) -> usize {
+async fn most_pending(clients: Vec<Masters>, cluster: Arc<Cluster>, end: Instant) -> usize {
     let mut most = 0;
     while Instant::now() < end {
         most = most.max(pending(&clients));
+        // A server frees by itself what has expired. A master in memory does so when it lists its keys.
+        cluster.iter().for_each(|master| drop(master.keys()));
         sleep(Duration::from_secs(10)).await;
     }
     most
