@@ -6,35 +6,71 @@ use std::time::Duration;
 use anyhow::Result;
 use multilock::sim::{Client, Cluster};
 use multilock::{Masters, Quarantine};
-use multilock_cron_example::every_second;
+use multilock_cron_example::{every_second, work_every_second};
+use tokio::time::sleep;
+
+const HOSTS: [&str; 3] = ["one", "two", "three"];
+const LENGTH: Duration = Duration::from_secs(4);
+
+/// Seconds for which the job was done, by any host.
+#[derive(Clone, Default)]
+struct Done(Arc<Mutex<Vec<u64>>>);
+
+impl Done {
+    /// The job of one host.
+    fn job(&self) -> impl Fn(u64) -> std::future::Ready<Result<()>> + Clone + Send + Sync + 'static {
+        let done = self.clone();
+        move |second| {
+            done.0.lock().expect("not poisoned").push(second);
+            std::future::ready(Ok(()))
+        }
+    }
+
+    #[track_caller]
+    fn is_each_once(&self) {
+        let mut done = self.0.lock().expect("not poisoned").clone();
+        done.sort_unstable();
+        let mut once = done.clone();
+        once.dedup();
+        assert!(done.len() >= 2, "the schedulers have started nothing: {done:?}");
+        assert_eq!(done, once, "a second was done by two hosts");
+    }
+}
+
+async fn connect(cluster: &Cluster, host: &str) -> Result<Masters> {
+    let builder = Masters::builder().quarantine(Quarantine::Off).client_label(host);
+    Ok(cluster.connect_as(&Client::new(), builder).await?)
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_second_is_done_by_one_host() -> Result<()> {
-    let cluster = Cluster::new(3);
-    let done = Arc::<Mutex<Vec<u64>>>::default();
+    let (cluster, done) = (Cluster::new(3), Done::default());
     let mut hosts = Vec::new();
-    for host in ["one", "two", "three"] {
-        let builder = Masters::builder().quarantine(Quarantine::Off).client_label(host);
-        let masters = cluster.connect_as(&Client::new(), builder).await?;
-        let seen = Arc::clone(&done);
-        let job = move |second| {
-            let seen = Arc::clone(&seen);
-            async move {
-                seen.lock().expect("not poisoned").push(second);
-                Ok(())
-            }
-        };
-        hosts.push((every_second(&masters, job).await?, masters));
+    for host in HOSTS {
+        let masters = connect(&cluster, host).await?;
+        hosts.push((every_second(&masters, done.job()).await?, masters));
     }
-    tokio::time::sleep(Duration::from_secs(4)).await;
+    sleep(LENGTH).await;
     for (scheduler, _) in &mut hosts {
         scheduler.shutdown().await?;
     }
-    let mut done = done.lock().expect("not poisoned").clone();
-    done.sort_unstable();
-    let mut once = done.clone();
-    once.dedup();
-    assert!(done.len() >= 2, "the schedulers have started nothing: {done:?}");
-    assert_eq!(done, once, "a second was done by two hosts");
+    done.is_each_once();
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_second_is_done_by_one_worker_of_apalis() -> Result<()> {
+    let (cluster, done) = (Cluster::new(3), Done::default());
+    let mut hosts = Vec::new();
+    for host in HOSTS {
+        let (masters, job) = (connect(&cluster, host).await?, done.job());
+        hosts.push(tokio::spawn(async move {
+            work_every_second(&masters, job, sleep(LENGTH)).await
+        }));
+    }
+    for host in hosts {
+        host.await??;
+    }
+    done.is_each_once();
     Ok(())
 }
