@@ -1,8 +1,10 @@
 -- inspect: holders of each name here, and the number of its waiters. Writes nothing.
 --
--- KEYS  for each name: the name, its queue, its readers' queue, its readers
+-- KEYS  for each name: the name, its queue, its readers' queue, its readers, its fence
 -- Returns {stamp, report 1, report 2, ...}: stamp is the master's wall clock in microseconds, and each
--- report is {type, ms left, waiters, waiters that want to read, ...}, followed by
+-- report is {type, ms left, waiters, waiters that want to read, fence, first waiter, ...}: the fence is the largest token
+-- that was accepted, or an empty word, and the first waiter is the one with the least ticket, with its label, or an empty
+-- word. They are followed by
 --   field 1, count 1, label 1, field 2, ...  for a hash of at most 1024 fields; a label is that of the owner
 --                                            (labels.lua), or empty. For a name that clients of this crate read, the readers with a
 --                                            current lease follow, as fields with the ms at which it ends; with more
@@ -34,10 +36,23 @@ local function texts_of(key, its_readers)
   return texts
 end
 
-for i = 1, #KEYS, 4 do
-  local key, queue, readers_queue, its_readers = unpack(KEYS, i, i + 3)
+-- The waiter of both queues that has waited for longest, and its label.
+local function first_of(queue, readers_queue)
+  local first, ticket
+  for _, one in ipairs({queue, readers_queue}) do
+    local head = redis.pcall('zrange', one, 0, 0, 'withscores')
+    if head[1] and (not ticket or tonumber(head[2]) < ticket) then first, ticket = head[1], tonumber(head[2]) end
+  end
+  return first and {first, label_of(first)} or ''
+end
+
+for i = 1, #KEYS, 5 do
+  local key, queue, readers_queue, its_readers, fence = unpack(KEYS, i, i + 4)
   local kind, to_read = redis.call('type', key)['ok'], waiters(readers_queue)
-  local report = {kind, redis.call('pttl', key), waiters(queue) + to_read, to_read}
+  -- pcall: a fence of another type is none.
+  local token = redis.pcall('get', fence)
+  local report = {kind, redis.call('pttl', key), waiters(queue) + to_read, to_read,
+    type(token) == 'string' and token or '', first_of(queue, readers_queue)}
   if kind == 'hash' then
     local texts = texts_of(key, its_readers)
     for j = 1, #texts, 2 do
@@ -46,7 +61,7 @@ for i = 1, #KEYS, 4 do
       report[#report + 1] = label_of(texts[j])
     end
   elseif kind == 'string' then
-    report[5] = redis.sha1hex(redis.call('get', key))
+    report[7] = redis.sha1hex(redis.call('get', key))
   end
   reports[#reports + 1] = report
 end

@@ -26,6 +26,7 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     Run(RunArgs),
+    List(ListArgs),
     Inspect(InspectArgs),
     Held(HeldArgs),
     Watch(WatchArgs),
@@ -190,6 +191,34 @@ pub(crate) struct RunArgs {
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+}
+
+/// Show every lock that is held or waited for
+///
+/// All keys of the masters are looked at, about a thousand at a time. Ends with 0, and with 69 when no majority of the masters
+/// tells what it has.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ListArgs {
+    /// Only names that match this pattern of Redis: `invoice:*`
+    #[arg(value_name = "PATTERN", default_value = "*")]
+    pub(crate) pattern: String,
+    /// Order of the locks: by their names, the oldest hold first, or the longest queue first
+    #[arg(long, value_enum, value_name = "BY", default_value_t = Sort::Name)]
+    pub(crate) sort: Sort,
+    /// For programs
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show it again every second
+    #[arg(long)]
+    pub(crate) watch: bool,
+}
+
+/// Order of the locks of `list`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Sort {
+    Name,
+    Age,
+    Waiters,
 }
 
 /// Show what every master says about names

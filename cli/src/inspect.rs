@@ -16,7 +16,7 @@ use crate::exit::{self, Failure};
 use crate::report::{State, as_json, describe, row};
 use crate::say::Voice;
 
-const EVERY: Duration = Duration::from_secs(1);
+pub(crate) const EVERY: Duration = Duration::from_secs(1);
 /// Interval at which a command that prints nothing checks that stdout is still read.
 const LOOK: Duration = Duration::from_millis(250);
 
@@ -29,8 +29,7 @@ pub(crate) async fn inspect(args: &InspectArgs, masters: &Masters, voice: Voice)
         } else {
             names.iter().map(table).collect()
         };
-        let clear = args.watch && io::stdout().is_terminal();
-        if !print(&format!("{}{text}", if clear { "\x1b[H\x1b[2J" } else { "" }))? {
+        if !show(&text, args.watch)? {
             return Ok(0);
         }
         if !args.watch {
@@ -111,7 +110,7 @@ pub(crate) async fn watch(args: &WatchArgs, masters: &Masters) -> Result<u8, Fai
 
 /// Waits for `time`. Returns false as soon as stdout is no longer read: a write would show that only at the
 /// next change.
-async fn is_read_for(time: Duration) -> bool {
+pub(crate) async fn is_read_for(time: Duration) -> bool {
     let end = Instant::now() + time;
     loop {
         if is_closed(&io::stdout()) {
@@ -176,6 +175,12 @@ fn table(name: &Inspection) -> String {
         table.add_row([format!("  {node}"), state, holder, left]);
     }
     format!("{}\n{}\n", describe(name), table.trim_fmt())
+}
+
+/// Writes to stdout, in place of what was there if it is shown again and again. Returns false if stdout is no longer read.
+pub(crate) fn show(text: &str, again: bool) -> Result<bool, Failure> {
+    let clear = again && io::stdout().is_terminal();
+    print(&format!("{}{text}", if clear { "\x1b[H\x1b[2J" } else { "" }))
 }
 
 /// Writes to stdout. Returns false if stdout is no longer read.

@@ -17,6 +17,8 @@ mod forget;
 #[cfg(unix)]
 mod inspect;
 #[cfg(unix)]
+mod list;
+#[cfg(unix)]
 mod names;
 #[cfg(unix)]
 mod password_file;
@@ -118,6 +120,7 @@ async fn look_after(args: &Args, voice: Voice) -> Result<u8, Failure> {
     }
     let masters = connect_for_a_look(&args.masters).await?;
     match &args.verb {
+        Verb::List(args) => list::list(args, &masters).await,
         Verb::Inspect(args) => inspect::inspect(args, &masters, voice).await,
         Verb::Held(args) => inspect::held(args, &masters, voice).await,
         Verb::Watch(args) => inspect::watch(args, &masters).await,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use multilock::{Holder, Inspection, NodeState, Policy};
+use multilock::{FencingToken, Holder, Inspection, NodeState, Policy};
 use serde_json::{Value, json};
 
 use crate::say::Rough;
@@ -61,7 +61,7 @@ impl State {
         open.or(states.first().copied()).unwrap_or(Self::Unknown)
     }
 
-    fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Held => "held",
             Self::Read => "read",
@@ -144,7 +144,7 @@ fn left(name: &Inspection) -> String {
 }
 
 /// Longest time for which a master keeps the name locked.
-fn remaining(state: &NodeState) -> Option<Duration> {
+pub(crate) fn remaining(state: &NodeState) -> Option<Duration> {
     match state {
         NodeState::Held { remaining, .. }
         | NodeState::Write { remaining, .. }
@@ -194,6 +194,8 @@ pub(crate) fn as_json(name: &Inspection) -> Value {
         "reading_about": name.readers.iter().map(Holder::about).collect::<Vec<_>>(),
         "waiting": name.waiting,
         "waiting_to_read": name.waiting_to_read,
+        "first_waiting": name.first_waiting.as_ref().map(ToString::to_string),
+        "fence": name.fence.map(FencingToken::get),
         "nodes": nodes,
     })
 }

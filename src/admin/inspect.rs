@@ -13,6 +13,7 @@ use crate::round::pool::Pool;
 use crate::round::{Round, Trust};
 use crate::values::holder::Holder;
 use crate::values::names::Names;
+use crate::values::token::FencingToken;
 use crate::values::votes::Vote;
 
 /// Field of a read/write lock, beside its holders, with the mode in which it is held.
@@ -98,6 +99,12 @@ pub struct Inspection {
     pub waiting: u64,
     /// Number of these that want to read. Of a process only one counts, until it has been let in.
     pub waiting_to_read: u64,
+    /// Waiter with the least ticket that a master knows: it is to have the name next. Its client may have ended.
+    pub first_waiting: Option<Holder>,
+    /// Largest fencing token that any master has accepted for the name in the last two minutes, or since the name is held: at
+    /// most some thousand above that of the present hold, which may have more tokens left. A token counts the microseconds since
+    /// 1970 at which its hold began, by the masters' clocks. `None` if no hold had a token.
+    pub fence: Option<FencingToken>,
     /// Masters that have no vote now, because they may have forgotten their holders, and the time for which
     /// they have none.
     pub quarantined: Vec<(Arc<str>, Duration)>,
@@ -129,17 +136,24 @@ pub(crate) async fn inspect(
         };
         sights.iter().map(state).collect()
     };
+    let entries = |index: usize| sights.iter().flatten().map(move |report| &report.entries[index]);
     let waiting = |index: usize| {
-        let entries = sights.iter().flatten().map(|report| &report.entries[index]);
-        let most = entries.max_by_key(|entry| entry.waiting);
+        let most = entries(index).max_by_key(|entry| entry.waiting);
         most.map_or((0, 0), |entry| (entry.waiting, entry.waiting_to_read))
     };
+    let first_waiting = |index: usize| {
+        let first = entries(index).find_map(|entry| entry.first_waiting.as_ref());
+        first.map(|(waiter, facts)| Holder::new(waiter.as_str(), facts.label.clone()))
+    };
+    let fence = |index: usize| entries(index).filter_map(|entry| entry.fence).max();
     let quarantined = quarantined(pool);
     names
         .iter()
         .enumerate()
-        .map(|(index, name)| (name, states(index), waiting(index)))
-        .map(|(name, states, (waiting, waiting_to_read))| Inspection {
+        .map(|(index, name)| (index, name, states(index), waiting(index)))
+        .map(|(index, name, states, (waiting, waiting_to_read))| Inspection {
+            first_waiting: first_waiting(index),
+            fence: fence(index),
             waiting,
             waiting_to_read,
             readers: readers(&states, needed),

@@ -5,3 +5,4 @@ pub(crate) mod examination;
 pub(crate) mod examine;
 pub(crate) mod force;
 pub(crate) mod inspect;
+pub(crate) mod scan;

@@ -1,6 +1,7 @@
 //! A lock and the options of its call site: [`MultiLock`].
 
 pub(crate) mod guard;
+pub(crate) mod held;
 pub(crate) mod hold_guard;
 pub(crate) mod lead;
 pub(crate) mod leader;

@@ -43,6 +43,11 @@ impl Namespace {
         Names::from(names.iter().map(full).collect::<Vec<_>>())
     }
 
+    /// Beginning of every name, if there is one.
+    pub(crate) fn prefix(&self) -> Option<String> {
+        self.0.as_ref().map(|text| format!("{text}:"))
+    }
+
     /// User's own name for a name on the masters.
     pub(crate) fn own<'a>(&self, name: &'a str) -> &'a str {
         let own = self

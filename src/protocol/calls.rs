@@ -10,7 +10,9 @@ use crate::events::Op;
 use crate::protocol::claim::Claim;
 use crate::protocol::command::{Encoder, Request, Script};
 use crate::protocol::job_mark::JobMark;
-use crate::protocol::keys::{self, Key, SET, deadlines, fence, queue, readers_queue, revocation_mark};
+use crate::protocol::keys::{
+    self, Key, Listed, SET, deadlines, fence, queue, readers_queue, revocation_mark,
+};
 use crate::protocol::kind::HoldKind;
 use crate::protocol::record::HIDDEN;
 use crate::protocol::waiter::{Precedence, Waiter};
@@ -43,11 +45,12 @@ script!(INTRODUCE, Introduce, "introduce");
 script!(LABEL, Label, "label");
 script!(ACQUIRE_ONCE, Acquire, "acquire", behind "captions", behind "labels", behind "queue", behind "readers", behind "fences", behind "done");
 script!(ACQUIRE_PERMIT, Acquire, "acquire", behind "captions", behind "labels", behind "queue", behind "permits", behind "readers", behind "fences", behind "permit");
+script!(LIST, Inspect, "list");
 script!(MARK, Mark, "mark", behind "marks");
 script!(FINISH, Release, "release", behind "captions", behind "announce", behind "queue", behind "permits", behind "readers", behind "marks", behind "finish");
 
-/// All scripts that a client loads when it sets a connection up. Those of permits, and of jobs that are done once, are loaded
-/// when they are used first.
+/// All scripts that a client loads when it sets a connection up. Those of permits, of jobs that are done once, and of lists are
+/// loaded when they are used first.
 pub(crate) static ALL: [&Script; 10] = [
     &ACQUIRE, &EXTEND, &RELEASE, &DOWNGRADE, &RETAIN, &WITHDRAW, &INSPECT, &FORCE, &INTRODUCE, &LABEL,
 ];
@@ -394,7 +397,7 @@ pub(crate) fn withdraw(names: &Names, client: Uuid, waiter: &str) -> Arc<Request
 
 /// Packs a call of `lua/inspect.lua`.
 pub(crate) fn inspect(names: &Names, kind: HoldKind) -> Arc<Request> {
-    let mut call = Encoder::new(&INSPECT, 4 * names.len(), once(names));
+    let mut call = Encoder::new(&INSPECT, 5 * names.len(), once(names));
     for name in names.iter() {
         call.word(name);
         let queued_under = kind.queued_under(name);
@@ -402,8 +405,16 @@ pub(crate) fn inspect(names: &Names, kind: HoldKind) -> Arc<Request> {
             queue(queued_under),
             readers_queue(queued_under),
             keys::readers(name),
+            fence(name),
         ]);
     }
+    call.done()
+}
+
+/// Packs a call of `lua/list.lua`: the keys that match a pattern, some at a time from `cursor` on.
+pub(crate) fn list(cursor: &str, pattern: &str, of: Listed) -> Arc<Request> {
+    let mut call = Encoder::new(&LIST, 0, std::iter::empty());
+    call.words([cursor, pattern, of.type_of_key()]);
     call.done()
 }
 

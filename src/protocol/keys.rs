@@ -80,14 +80,63 @@ pub(crate) fn channel(name: &str) -> Key<'_> {
 /// Pattern of the channels on which a release is announced to the waiters of Redisson's fair lock of the name: each has a
 /// channel of its own, that of the name with the waiter behind it. Characters of a pattern in the name stand for themselves.
 pub(crate) fn fair_channels(name: &str) -> String {
+    escaped(&channel(name).text()) + ":*"
+}
+
+/// Pattern that matches this text alone.
+pub(crate) fn escaped(text: &str) -> String {
     let mut pattern = String::new();
-    for letter in channel(name).text().chars() {
+    for letter in text.chars() {
         if matches!(letter, '*' | '?' | '[' | ']' | '\\') {
             pattern.push('\\');
         }
         pattern.push(letter);
     }
-    pattern + ":*"
+    pattern
+}
+
+/// Keys that are listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Listed {
+    /// Names that may be locked.
+    Names,
+    /// Deadlines of the waiters for names without a brace of their own.
+    Waiters,
+    /// Deadlines of the waiters for names with one.
+    WaitersOfTagged,
+}
+
+impl Listed {
+    pub(crate) const ALL: [Self; 3] = [Self::Names, Self::Waiters, Self::WaitersOfTagged];
+
+    /// What stands before and behind a name in such a key.
+    fn around(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Names => ("", ""),
+            Self::Waiters => ("multilock_deadlines:{", "}"),
+            Self::WaitersOfTagged => ("multilock_deadlines::", ""),
+        }
+    }
+
+    /// Redis type of such a key.
+    pub(crate) fn type_of_key(self) -> &'static str {
+        match self {
+            Self::Names => "hash",
+            Self::Waiters | Self::WaitersOfTagged => "zset",
+        }
+    }
+
+    /// Pattern of the keys of the names that match a pattern.
+    pub(crate) fn pattern(self, names: &str) -> String {
+        let (before, behind) = self.around();
+        format!("{before}{names}{behind}")
+    }
+
+    /// Name of such a key; `None` for any other key.
+    pub(crate) fn name_of(self, key: &str) -> Option<&str> {
+        let (before, behind) = self.around();
+        key.strip_prefix(before)?.strip_suffix(behind)
+    }
 }
 
 /// Channel on which a release of a read/write lock is announced, as Redisson names it.

@@ -187,6 +187,10 @@ pub(crate) struct StoredName {
     /// Number of waiters for the name, and the number of waiters that want to read.
     pub(crate) waiting: u64,
     pub(crate) waiting_to_read: u64,
+    /// Largest token that the master has accepted for the name.
+    pub(crate) fence: Option<FencingToken>,
+    /// Waiter with the least ticket, and its client as people know it.
+    pub(crate) first_waiting: Option<(String, HolderFacts)>,
     /// Fields of a hash.
     pub(crate) fields: Vec<FieldEntry>,
     /// Digest of a string's value.
@@ -376,6 +380,19 @@ pub(crate) fn inspected(answer: Result<Value, Fault>, names: usize) -> Result<Re
         .ok_or_else(|| unexpected("inspect"))
 }
 
+/// Parses the answer to list: the next cursor, and keys.
+pub(crate) fn listed(answer: Result<Value, Fault>) -> Result<(String, Vec<String>), Vote> {
+    let value = answer.map_err(|fault| fault.vote())?;
+    let parsed = || {
+        let Value::Array(parts) = &value else {
+            return None;
+        };
+        let mut texts = parts.iter().map(text);
+        Some((texts.next()??, texts.collect::<Option<_>>()?))
+    };
+    parsed().ok_or_else(|| unexpected("list"))
+}
+
 fn parse_report(value: &Value) -> Option<Report> {
     let Value::Array(parts) = value else {
         return None;
@@ -395,6 +412,8 @@ fn parse_entry(value: &Value) -> Option<StoredName> {
         Value::Int(left),
         Value::Int(waiting),
         Value::Int(to_read),
+        fence,
+        first_waiting,
         parts @ ..,
     ] = parts.as_slice()
     else {
@@ -419,6 +438,11 @@ fn parse_entry(value: &Value) -> Option<StoredName> {
         remaining: milliseconds(*left),
         waiting: u64::try_from(*waiting).ok()?,
         waiting_to_read: u64::try_from(*to_read).ok()?,
+        fence: whole_number(fence).map(FencingToken),
+        first_waiting: match first_waiting {
+            Value::Array(parts) => Some((text(parts.first()?)?, parse_facts(parts.get(1)?))),
+            _ => None,
+        },
         fields,
         digest,
     })

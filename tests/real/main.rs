@@ -15,6 +15,7 @@ mod foreign_keys;
 mod jobs;
 mod leading;
 mod lifecycle;
+mod listing;
 mod many_holds;
 mod metered;
 mod once;

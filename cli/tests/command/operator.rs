@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use multilock::{Masters, Quarantine};
-use multilock_test_support::{Server, connect, held_everywhere, three, until_free};
+use multilock_test_support::{Server, connect, held_everywhere, three, until, until_free};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::timeout;
 
@@ -90,6 +90,56 @@ async fn an_inspection_names_the_holder_as_the_library_does() {
     }
     let told = ask(&servers, &["inspect", "a"]).await;
     assert_eq!(told.code, Some(69), "no majority to connect to: {told:?}");
+}
+
+#[tokio::test]
+async fn a_list_has_every_lock_and_its_waiters() {
+    let servers = three(ARGS).await;
+    let masters = connect(urls(&servers)).await;
+    let oldest = held_everywhere(&masters.red_lock("z")).await;
+    let _second = held_everywhere(&masters.red_lock("a")).await;
+    let other = connect(urls(&servers)).await;
+    let waiting = tokio::spawn(async move { other.red_lock("z").lock().await.map(drop) });
+    let lists = |args: &[&str]| {
+        let args: Vec<_> = ["list"].iter().chain(args).copied().map(str::to_owned).collect();
+        let servers = &servers;
+        async move {
+            let args: Vec<_> = args.iter().map(String::as_str).collect();
+            let told = ask(servers, &args).await;
+            assert_eq!(told.code, Some(0), "{told:?}");
+            told.stdout
+        }
+    };
+    let in_order = async |args: &[&str]| {
+        let told: serde_json::Value = serde_json::from_str(&lists(args).await).expect("JSON");
+        let all = told.as_array().expect("a list").iter();
+        all.map(|lock| lock["name"].as_str().expect("a name").to_owned())
+            .collect::<Vec<_>>()
+    };
+    until("it waits", async || {
+        lists(&["z", "--json"]).await.contains("\"waiting\": 1")
+    })
+    .await;
+    assert_eq!(in_order(&["--json"]).await, ["a", "z"]);
+    assert_eq!(in_order(&["--json", "--sort", "age"]).await, ["z", "a"]);
+    assert_eq!(in_order(&["--json", "--sort", "waiters"]).await, ["z", "a"]);
+    assert_eq!(in_order(&["--json", "b*"]).await, [""; 0]);
+    let told = lists(&[]).await;
+    let row = told
+        .lines()
+        .find(|line| line.trim_start().starts_with('z'))
+        .expect("a row");
+    for word in ["held", &oldest.holder().to_string(), "3 of 3", "ago"] {
+        assert!(row.contains(word), "{word}: {told}");
+    }
+    assert!(told.ends_with("2 locks\n"), "{told}");
+    oldest.unlock().await.expect("held");
+    waiting.await.expect("no panic").expect("granted");
+    let told = ask(&servers, &["list", ""]).await;
+    assert_eq!(told.code, Some(64), "{told:?}");
+    servers[0].kill().await;
+    servers[1].kill().await;
+    assert_eq!(ask(&servers, &["list"]).await.code, Some(69));
 }
 
 #[tokio::test]

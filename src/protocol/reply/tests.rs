@@ -141,14 +141,19 @@ fn what_a_master_keeps_is_read() {
         remaining: remaining.map(Duration::from_millis),
         waiting: 2,
         waiting_to_read: 1,
+        fence: Some(FencingToken(9)),
+        first_waiting: Some(("b:7".into(), labelled("billing@host:7"))),
         fields: Vec::new(),
         digest: None,
     };
+    let first = || Value::Array(vec![bulk("b:7"), bulk("billing@host:7")]);
     let hash = [
         bulk("hash"),
         Value::Int(900),
         Value::Int(2),
         Value::Int(1),
+        bulk("9"),
+        first(),
         bulk("b:1"),
         bulk("2"),
         bulk("billing@host:1"),
@@ -197,18 +202,44 @@ fn what_a_master_keeps_is_read() {
             Value::Int(-1),
             Value::Int(2),
             Value::Int(1),
+            bulk("9"),
+            first(),
             bulk("abc")
         ]),
         Some(text)
     );
     assert_eq!(
-        entry(&[bulk("none"), Value::Int(-2), Value::Int(2), Value::Int(1)]),
-        Some(kept("none", None))
+        entry(&[
+            bulk("none"),
+            Value::Int(-2),
+            Value::Int(2),
+            Value::Int(1),
+            bulk(""),
+            bulk("")
+        ]),
+        Some(StoredName {
+            fence: None,
+            first_waiting: None,
+            ..kept("none", None)
+        })
     );
     assert_eq!(entry(&[bulk("none"), Value::Int(-2)]), None);
     assert_eq!(parse_report(&Value::Array(vec![Value::Nil])), None);
     let none = Value::Array(vec![Value::Int(7)]);
     assert_eq!(inspected(Ok(none), 1), Err(unexpected("inspect")));
+}
+
+#[test]
+fn a_list_tells_where_it_goes_on() {
+    let answer = |parts: &[Value]| listed(Ok(Value::Array(parts.to_vec())));
+    assert_eq!(answer(&[bulk("17")]), Ok(("17".into(), Vec::new())));
+    assert_eq!(
+        answer(&[bulk("0"), bulk("a"), bulk("b")]),
+        Ok(("0".into(), vec!["a".into(), "b".into()]))
+    );
+    for unknown in [&[][..], &[Value::Nil], &[bulk("0"), Value::Int(1)]] {
+        assert_eq!(answer(unknown), Err(unexpected("list")));
+    }
 }
 
 #[test]

@@ -2,10 +2,11 @@
 
 use redis::Value;
 
+use super::pattern::matches;
 use super::reply::{
     Bytes, CommandReply, NOT_AN_INTEGER, SYNTAX, bulks, int, integer, invalid_expire, wrong_arity,
 };
-use super::{Data, Store};
+use super::{Store, StoredValue};
 
 impl Store {
     pub(super) fn keyspace(&mut self, now: i64, name: &str, args: &[Bytes]) -> CommandReply {
@@ -17,14 +18,7 @@ impl Store {
                 int(keys.iter().filter(gone).count())
             }
             ("type", [key]) => {
-                let name = match self.live(now, key).map(|entry| &entry.data) {
-                    None => "none",
-                    Some(Data::Hash(_)) => "hash",
-                    Some(Data::String(_)) => "string",
-                    Some(Data::Set(_)) => "set",
-                    Some(Data::SortedSet(_)) => "zset",
-                    Some(Data::List(_)) => "list",
-                };
+                let name = self.live(now, key).map_or("none", |entry| entry.data.type_name());
                 Ok(Value::SimpleString(name.into()))
             }
             ("pttl", [key]) => Ok(Value::Int(match self.live(now, key) {
@@ -58,6 +52,7 @@ impl Store {
             }
             ("dbsize", []) => int(self.keys(now).count()),
             ("keys", [pattern]) if pattern == b"*" => bulks(self.keys(now)),
+            ("scan", [cursor, options @ ..]) => self.scan(now, cursor, options),
             ("keys", _) => Err("ERR a master in memory lists keys by '*' only".into()),
             ("flushall", []) => {
                 self.entries.clear();
@@ -66,6 +61,35 @@ impl Store {
             ("flushall", _) => Err(SYNTAX.into()),
             _ => Err(wrong_arity(name)),
         }
+    }
+
+    /// All matching keys from the cursor on, at most as many as `COUNT` says. The cursor is a number of keys.
+    fn scan(&mut self, now: i64, cursor: &Bytes, options: &[Bytes]) -> CommandReply {
+        let skipped =
+            usize::try_from(integer(cursor, "ERR invalid cursor")?).map_err(|_| "ERR invalid cursor")?;
+        let (mut pattern, mut count, mut kind) = (b"*".to_vec(), 10, None);
+        for option in options.chunks(2) {
+            match option {
+                [name, value] if name.eq_ignore_ascii_case(b"match") => pattern.clone_from(value),
+                [name, value] if name.eq_ignore_ascii_case(b"count") => {
+                    count = usize::try_from(integer(value, NOT_AN_INTEGER)?).map_err(|_| SYNTAX)?;
+                }
+                [name, value] if name.eq_ignore_ascii_case(b"type") => kind = Some(value),
+                _ => return Err(SYNTAX.into()),
+            }
+        }
+        let all = self.keys(now).count();
+        let some = self.entries.iter().skip(skipped).take(count);
+        let is_of_kind =
+            |entry: &StoredValue| kind.is_none_or(|kind| kind == entry.data.type_name().as_bytes());
+        let matching = some.filter(|(key, entry)| is_of_kind(entry) && matches(&pattern, key));
+        let found = bulks(matching.map(|(key, _)| key))?;
+        let next = skipped.saturating_add(count);
+        let next = if next < all { next } else { 0 };
+        Ok(Value::Array(vec![
+            Value::BulkString(next.to_string().into_bytes()),
+            found,
+        ]))
     }
 
     pub(super) fn keys(&mut self, now: i64) -> impl Iterator<Item = &Bytes> {

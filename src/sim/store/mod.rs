@@ -6,6 +6,7 @@
 
 mod hash;
 mod keyspace;
+mod pattern;
 mod reply;
 mod set;
 mod sorted_set;
@@ -39,6 +40,18 @@ enum Data {
     Set(Set),
     SortedSet(SortedSet),
     List(List),
+}
+
+impl Data {
+    fn type_name(&self) -> &'static str {
+        match self {
+            Self::Hash(_) => "hash",
+            Self::String(_) => "string",
+            Self::Set(_) => "set",
+            Self::SortedSet(_) => "zset",
+            Self::List(_) => "list",
+        }
+    }
 }
 
 /// Type of a value: how it is found in a key, and how a new one begins.
@@ -82,7 +95,7 @@ type Family = fn(&mut Store, i64, &str, &[Bytes]) -> CommandReply;
 
 /// Commands in the order of their names: name, arity as Redis counts it (the name included, negative for "at
 /// least"), effect, family.
-const COMMANDS: [(&str, isize, Effect, Family); 44] = [
+const COMMANDS: [(&str, isize, Effect, Family); 45] = [
     ("dbsize", 1, Reads, Store::keyspace),
     ("del", -2, Writes, Store::keyspace),
     ("exists", -2, Reads, Store::keyspace),
@@ -111,6 +124,7 @@ const COMMANDS: [(&str, isize, Effect, Family); 44] = [
     ("pubsub", -2, Reads, Store::server),
     ("rpush", -3, Grows, Store::list),
     ("sadd", -3, Grows, Store::set),
+    ("scan", -2, Reads, Store::keyspace),
     ("scard", 2, Reads, Store::set),
     ("set", -3, Grows, Store::string),
     ("sismember", 3, Reads, Store::set),

@@ -35,7 +35,7 @@ pub use child::{child, in_a_child, is_child};
 pub use cluster::Cluster;
 pub use locks::{
     PATIENT, RELEASE, WITHIN, acquire, all_executed, called_before, connect, connect_beside, extend, field,
-    heard_from_all, held_everywhere, label, patient, release, three, until, until_free, vote, waiters,
+    heard_from_all, held_everywhere, label, patient, release, start, three, until, until_free, vote, waiters,
     within,
 };
 pub use proxy::{Direction, Proxy};

@@ -119,8 +119,13 @@ pub fn label(server: &Server) -> String {
 
 /// Three servers of this test's own, with such options.
 pub async fn three(args: &[&str]) -> Vec<Server> {
+    start(3, args).await
+}
+
+/// So many servers of this test's own.
+pub async fn start(count: usize, args: &[&str]) -> Vec<Server> {
     let mut servers = Vec::new();
-    for _ in 0..3 {
+    for _ in 0..count {
         servers.push(Server::start_with(args).await);
     }
     servers

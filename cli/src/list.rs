@@ -1,0 +1,88 @@
+//! `multilock list`: every lock that is held or waited for.
+
+use std::cmp::Reverse;
+use std::time::{Duration, SystemTime};
+
+use comfy_table::{Table, presets};
+use futures::TryStreamExt;
+use multilock::{Inspection, Masters, NodeState};
+use serde_json::Value;
+
+use crate::args::{ListArgs, Sort};
+use crate::exit::Failure;
+use crate::inspect::{EVERY, is_read_for, show};
+use crate::report::{State, as_json, holders, remaining};
+use crate::say::Rough;
+
+pub(crate) async fn list(args: &ListArgs, masters: &Masters) -> Result<u8, Failure> {
+    loop {
+        let mut locks: Vec<Inspection> = masters.held(&args.pattern).try_collect().await?;
+        sort(&mut locks, args.sort);
+        let text = if args.json {
+            let locks: Vec<Value> = locks.iter().map(as_json).collect();
+            format!("{:#}\n", Value::from(locks))
+        } else {
+            table(&locks)
+        };
+        if !show(&text, args.watch)? || !args.watch || !is_read_for(EVERY).await {
+            return Ok(0);
+        }
+    }
+}
+
+/// Sorts locks, which are in the order of their names.
+fn sort(locks: &mut [Inspection], by: Sort) {
+    match by {
+        Sort::Name => {}
+        // A lock without a token has an unknown age.
+        Sort::Age => locks.sort_by_key(|lock| (lock.fence.is_none(), lock.fence)),
+        Sort::Waiters => locks.sort_by_key(|lock| Reverse(lock.waiting)),
+    }
+}
+
+fn table(locks: &[Inspection]) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    table.set_header([
+        "name",
+        "state",
+        "holder",
+        "since",
+        "expires in",
+        "token",
+        "masters",
+        "waiting",
+        "next",
+    ]);
+    for lock in locks {
+        table.add_row(row(lock));
+    }
+    format!("{}\n{} locks\n", table.trim_fmt(), locks.len())
+}
+
+fn row(lock: &Inspection) -> [String; 9] {
+    let is_there = |state: &NodeState| !matches!(state, NodeState::Free | NodeState::Silent(_));
+    let on = lock.nodes.iter().filter(|(_, state)| is_there(state)).count();
+    let left = lock.nodes.iter().filter_map(|(_, state)| remaining(state)).max();
+    [
+        lock.name.clone(),
+        State::of(lock).word().to_owned(),
+        holders(lock),
+        age(lock).map_or(String::new(), |age| format!("{} ago", Rough(age))),
+        left.map_or(String::new(), |left| Rough(left).to_string()),
+        lock.fence.map_or(String::new(), |fence| fence.to_string()),
+        format!("{on} of {}", lock.nodes.len()),
+        lock.waiting.to_string(),
+        lock.first_waiting
+            .as_ref()
+            .map_or(String::new(), ToString::to_string),
+    ]
+}
+
+/// Time since the hold began: its token counts the microseconds since 1970. A renewal does not change it.
+fn age(lock: &Inspection) -> Option<Duration> {
+    let is_held = matches!(State::of(lock), State::Held | State::Read);
+    let fence = lock.fence.filter(|_| is_held)?;
+    let begun = SystemTime::UNIX_EPOCH + Duration::from_micros(fence.get());
+    Some(begun.elapsed().unwrap_or_default())
+}

@@ -1,0 +1,20 @@
+-- list: keys here that belong to locks, about a thousand at a time. Writes nothing.
+--
+-- ARGV  cursor, pattern of the keys, type: hash for names that may be locked, zset for the deadlines of waiters
+-- Returns {next cursor, key, ...}. The first cursor is 0, and the last answer has it again. A key may come twice. A hash
+-- that is no lock is left out as far as that is seen at a glance.
+
+local found = redis.call('scan', ARGV[1], 'match', ARGV[2], 'count', 1000, 'type', ARGV[3])
+local answer = {found[1]}
+
+-- A lock has one field, its owner. A read/write lock has its mode, too, and one that clients of this crate read says so.
+-- pcall: a key that is denied to this user is none of its locks.
+local function is_lock(key)
+  if redis.pcall('hexists', key, 'mode') == 1 or redis.pcall('hexists', key, 'multilock') == 1 then return true end
+  return redis.pcall('hlen', key) == 1 and string.find(redis.call('hkeys', key)[1], '^%x[%x-]+:%d+%l*$')
+end
+
+for _, key in ipairs(found[2]) do
+  if ARGV[3] ~= 'hash' or is_lock(key) then answer[#answer + 1] = key end
+end
+return answer

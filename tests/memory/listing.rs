@@ -1,0 +1,166 @@
+//! Every lock that is held or waited for.
+
+use futures::TryStreamExt;
+use multilock::sim::Cluster;
+use multilock::{Inspection, LockError, Masters, NodeState};
+
+use crate::support::{connect, connect_by_default, ms, settle};
+
+async fn held(masters: &Masters, pattern: &str) -> Vec<Inspection> {
+    masters
+        .held(pattern)
+        .try_collect()
+        .await
+        .expect("a majority tells")
+}
+
+async fn names(masters: &Masters, pattern: &str) -> Vec<String> {
+    held(masters, pattern)
+        .await
+        .into_iter()
+        .map(|seen| seen.name)
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_held_or_waited_for_is_listed_and_nothing_else() {
+    let cluster = Cluster::new(3);
+    let (here, there) = (
+        connect_by_default(&cluster).await,
+        connect_by_default(&cluster).await,
+    );
+    let plain = here.red_lock("plain").lock().await.expect("free");
+    let read = here.red_lock("read").read().lock().await.expect("free");
+    let written = here.red_lock("written").write().lock().await.expect("free");
+    let seat = here.permits("gpu", 2).lock().await.expect("free");
+    let tagged = here.red_lock("{eu}:a").lock().await.expect("free");
+    let waiting = tokio::spawn(async move {
+        there
+            .red_lock(["plain", "{eu}:a"])
+            .wait(ms(5000))
+            .lock()
+            .await
+            .map(drop)
+    });
+    settle().await;
+    for master in cluster.iter() {
+        master.command(&["HSET", "user:1", "name", "Ada"]).expect("set");
+        master
+            .command(&["HSET", "user:2", "name", "Ada", "age", "36"])
+            .expect("set");
+        master.command(&["SET", "theirs", "1"]).expect("set");
+    }
+    let seat_name = format!("gpu:seat:{}", seat.seat());
+    let seen = held(&here, "*").await;
+    let listed: Vec<_> = seen.iter().map(|seen| seen.name.as_str()).collect();
+    let mut expected = [seat_name.as_str(), "plain", "read", "written", "{eu}:a"];
+    expected.sort_unstable();
+    assert_eq!(listed, expected);
+    let of = |name: &str| seen.iter().find(|seen| seen.name == name).expect("listed");
+    assert_eq!(of("plain").agreed, Some(plain.holder()));
+    // The last token of the hold's block.
+    let fence = of("plain").fence.expect("a token");
+    assert!(
+        (0..64).contains(&(fence.get() - plain.fencing_token().get())),
+        "{fence}"
+    );
+    assert_eq!(of("read").readers, [read.holder()]);
+    assert!(matches!(of("written").nodes[0].1, NodeState::Write { .. }));
+    for name in ["plain", "{eu}:a"] {
+        assert_eq!(of(name).waiting, 1, "{name}");
+        assert!(of(name).first_waiting.is_some(), "{name}");
+    }
+    assert_eq!(names(&here, "{eu}*").await, ["{eu}:a"]);
+    assert_eq!(names(&here, "plai[m-o]").await, ["plain"]);
+    for guard in [plain, tagged, written] {
+        guard.unlock().await.expect("held");
+    }
+    waiting.await.expect("no panic").expect("granted");
+    drop((read, seat));
+    settle().await;
+    assert_eq!(names(&here, "*").await, [""; 0]);
+}
+
+/// A name between two holders is waited for.
+#[tokio::test(start_paused = true)]
+async fn a_name_that_is_only_waited_for_is_listed() {
+    let cluster = Cluster::new(3);
+    let masters = connect_by_default(&cluster).await;
+    for master in cluster.iter() {
+        let clock = master.command(&["TIME"]).expect("a clock")[0]
+            .parse::<u64>()
+            .expect("seconds");
+        let until = (clock * 1000 + 60_000).to_string();
+        for (name, waiter) in [("{a}", "w:1"), (":b{c}", "w:2")] {
+            let queue = format!("multilock_queue:{name}");
+            let deadlines = format!("multilock_deadlines:{name}");
+            master.command(&["ZADD", &queue, "1", waiter]).expect("added");
+            master
+                .command(&["ZADD", &deadlines, &until, waiter])
+                .expect("added");
+        }
+    }
+    assert_eq!(names(&masters, "*").await, ["a", "b{c}"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_lists_its_own() {
+    let cluster = Cluster::new(3);
+    // Characters of a pattern in it stand for themselves.
+    let ours = cluster
+        .connect(Masters::builder().namespace("team*"))
+        .await
+        .expect("connects");
+    let theirs = cluster
+        .connect(Masters::builder().namespace("teams"))
+        .await
+        .expect("connects");
+    let _held = (
+        ours.red_lock("a").lock().await.expect("free"),
+        theirs.red_lock("b").lock().await.expect("free"),
+    );
+    assert_eq!(names(&ours, "*").await, ["a"]);
+    assert_eq!(names(&theirs, "*").await, ["b"]);
+}
+
+/// More keys than one look takes, and more names than one inspection.
+#[tokio::test(start_paused = true)]
+async fn a_long_list_is_whole() {
+    let cluster = Cluster::new(3);
+    let masters = connect_by_default(&cluster).await;
+    let mut guards = Vec::new();
+    for number in 0..3000 {
+        let lock = masters.red_lock(format!("n{number:04}"));
+        guards.push(lock.lock().await.expect("free"));
+    }
+    let listed = names(&masters, "*").await;
+    assert_eq!(listed.len(), 3000);
+    assert!(listed.is_sorted());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_minority_does_not_list() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let _guard = masters.red_lock("a").lock().await.expect("free");
+    cluster.master(0).freeze();
+    assert_eq!(names(&masters, "*").await, ["a"]);
+    cluster.master(1).freeze();
+    let refused = masters.held("*").try_collect::<Vec<_>>().await;
+    assert!(
+        matches!(refused, Err(LockError::Unreachable { .. })),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_pattern_is_refused() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let refused = masters.held("").try_collect::<Vec<_>>().await;
+    let error = refused.expect_err("it matches nothing").to_string();
+    assert!(error.starts_with("pattern: "), "{error}");
+    masters.close(multilock::Closing::Release).await;
+    let refused = masters.held("*").try_collect::<Vec<_>>().await;
+    assert!(matches!(refused, Err(LockError::Closed)), "{refused:?}");
+}
