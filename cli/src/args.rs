@@ -26,6 +26,7 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     Run(RunArgs),
+    WaitReady(WaitReadyArgs),
     List(ListArgs),
     Inspect(InspectArgs),
     Held(HeldArgs),
@@ -160,6 +161,9 @@ pub(crate) struct RunArgs {
     /// Take one of K permits of the name in place of the lock: so many programs run at once, from 1 to 64; the same K everywhere
     #[arg(long, value_name = "K", conflicts_with = "at_least", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) seats: Option<u32>,
+    /// Take the read lock: any number of programs with --shared run at once, and none without it
+    #[arg(long, conflicts_with_all = ["at_least", "seats"])]
+    pub(crate) shared: bool,
     /// What the program is doing, in 256 bytes at most: others read it in `inspect`, and where they are refused
     #[arg(long, value_name = "TEXT")]
     pub(crate) about: Option<String>,
@@ -191,6 +195,20 @@ pub(crate) struct RunArgs {
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+}
+
+/// Wait until a lock could be granted: enough masters are connected and fit, and their quarantine is over
+///
+/// For scripts that start a service, or restart one master after the other (--policy multi). Ends with 0. When the wait is
+/// over it ends with 69, or with 78 when too many masters are unfit, and says what each of them lacks.
+#[derive(Debug, clap::Args)]
+pub(crate) struct WaitReadyArgs {
+    /// How many masters must be ready: red (a majority), multi (all) or a number
+    #[arg(long, value_name = "red|multi|K", default_value = "red", value_parser = policy)]
+    pub(crate) policy: Policy,
+    /// The longest wait, such as 90s or 5 (seconds) [default: as long as it takes]
+    #[arg(short, long, value_name = "DUR", value_parser = seconds)]
+    pub(crate) wait: Option<Duration>,
 }
 
 /// Show every lock that is held or waited for

@@ -36,6 +36,8 @@ mod terminal;
 mod translation;
 #[cfg(unix)]
 mod values;
+#[cfg(unix)]
+mod wait_ready;
 
 #[cfg(unix)]
 use std::process::ExitCode;
@@ -117,6 +119,9 @@ async fn look_after(args: &Args, voice: Voice) -> Result<u8, Failure> {
     if let Verb::ForgetDone(forget) = &args.verb {
         let masters = connect(args.masters.builder()?, Patience::None, voice).await?;
         return forget::forget_done(forget, &masters).await;
+    }
+    if let Verb::WaitReady(wait) = &args.verb {
+        return wait_ready::wait_ready(wait, &args.masters).await;
     }
     let masters = connect_for_a_look(&args.masters).await?;
     match &args.verb {

@@ -121,6 +121,7 @@ async fn with_masters(
 ) -> Result<End, Failure> {
     let lock = masters.lock(&*args.names, args.policy);
     match (args.seats, &*args.names) {
+        (None, _) if args.shared => under(args, lock.read(), |_| None, notice, begun, signals, voice).await,
         (None, _) => {
             let lock = match args.at_least {
                 Some(at_least) => lock.at_least(at_least),

@@ -92,6 +92,32 @@ async fn an_inspection_names_the_holder_as_the_library_does() {
     assert_eq!(told.code, Some(69), "no majority to connect to: {told:?}");
 }
 
+/// A master that was restarted counts again when its quarantine is over.
+#[tokio::test]
+async fn it_waits_until_masters_are_ready() {
+    let servers = three(ARGS).await;
+    let ready = async |args: &[&str]| {
+        let mut command = multilock(&urls(&servers));
+        command
+            .env("MULTILOCK_QUARANTINE", "auto")
+            .env("MULTILOCK_FOR_TESTS", "3s");
+        command.arg("wait-ready").args(args);
+        said(command.spawn().expect("the command")).await
+    };
+    let told = ready(&["-w", "100ms"]).await;
+    assert_eq!(told.code, Some(69), "{told:?}");
+    let is_told =
+        told.stderr.contains("3 of 3 masters are not ready") && told.stderr.contains("in quarantine for");
+    assert!(is_told, "{told:?}");
+    assert_eq!(ready(&[]).await.code, Some(0), "after the quarantine");
+    servers[0].kill().await;
+    assert_eq!(ready(&["-w", "30s"]).await.code, Some(0), "a majority is ready");
+    let told = ready(&["-w", "1s", "--policy", "multi"]).await;
+    assert_eq!(told.code, Some(69), "{told:?}");
+    assert!(told.stderr.contains("1 of 3 masters are not ready"), "{told:?}");
+    assert_eq!(ready(&["--policy", "4"]).await.code, Some(64));
+}
+
 #[tokio::test]
 async fn a_list_has_every_lock_and_its_waiters() {
     let servers = three(ARGS).await;

@@ -93,6 +93,39 @@ async fn as_many_programs_run_as_there_are_seats() {
     );
 }
 
+/// Programs that read run at once, and one that does not waits for them.
+#[tokio::test]
+async fn programs_that_share_run_at_once() {
+    let servers = three(ARGS).await;
+    let witness = Witness::new();
+    // Each program waits for the other one: after 60 s at the latest it gives up.
+    let file = |name: &str| witness.file(name);
+    let script = |own: &str, other: &str| {
+        format!(
+            "touch '{own}'; i=0
+            while [ ! -e '{other}' ]; do sleep 0.05; i=$((i + 1)); [ $i -lt 1200 ] || exit 99; done
+            {PROGRAM} run rows -n -- true; echo alone $?; {PROGRAM} run rows -n --shared -- true; echo shared $?"
+        )
+    };
+    let program = |own: &str, other: &str| {
+        let script = script(&file(own), &file(other));
+        let command = multilock(&urls(&servers));
+        async move { run(command, &["rows", "--shared", "-c", "--", &script]).await }
+    };
+    let (one, other) = tokio::join!(program("one", "other"), program("other", "one"));
+    for said in [one, other] {
+        assert_eq!(said.code, Some(0), "{said:?}");
+        assert_eq!(said.stdout, "alone 75\nshared 0\n", "{said:?}");
+    }
+    until_free(&servers, "rows").await;
+    let refused = run(
+        multilock(&urls(&servers)),
+        &["rows", "--shared", "--seats", "2", "--", "true"],
+    )
+    .await;
+    assert_eq!(refused.code, Some(64), "{refused:?}");
+}
+
 /// A program that outlives several leases.
 #[tokio::test]
 async fn the_hold_is_renewed() {

@@ -1,0 +1,55 @@
+//! `multilock wait-ready`: waits until a lock could be granted.
+
+use std::future::pending;
+
+use multilock::{Masters, NodeStatus};
+use tokio::time::sleep;
+
+use crate::args::{MastersArgs, WaitReadyArgs};
+use crate::connect::are_unfit;
+use crate::exit::{self, Failure};
+use crate::say::Rough;
+
+pub(crate) async fn wait_ready(args: &WaitReadyArgs, masters: &MastersArgs) -> Result<u8, Failure> {
+    let masters = masters.builder()?.connect_lazy()?;
+    let timeout = async {
+        match args.wait {
+            Some(wait) => sleep(wait).await,
+            None => pending().await,
+        }
+    };
+    tokio::select! {
+        biased;
+        ready = masters.ready(args.policy) => ready?,
+        () = timeout => return Err(not_ready(&masters)),
+    }
+    Ok(0)
+}
+
+fn not_ready(masters: &Masters) -> Failure {
+    let code = if are_unfit(masters) {
+        exit::UNFIT
+    } else {
+        exit::NO_QUORUM
+    };
+    let nodes = masters.status().nodes;
+    let missing: Vec<String> = nodes.iter().filter_map(lacks).collect();
+    let (missing, count) = (missing.join("; "), missing.len());
+    Failure::new(
+        code,
+        format!("{count} of {} masters are not ready: {missing}", nodes.len()),
+    )
+}
+
+/// Why a master has no vote; `None` if it has one.
+fn lacks(node: &NodeStatus) -> Option<String> {
+    match &node.connection {
+        Err(error) => Some(format!("{}: {error}", node.node)),
+        Ok(connection) if connection.quarantine.is_zero() => None,
+        Ok(connection) => Some(format!(
+            "{}: in quarantine for {} more",
+            node.node,
+            Rough(connection.quarantine)
+        )),
+    }
+}
