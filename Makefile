@@ -6,7 +6,7 @@ export CARGO_TERM_QUIET := true
 DEMO_ARGS := $(if $(NODES),--nodes '$(NODES)') $(if $(BREAK),--break-lock) $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check both test-native test-loaded test-compose test-servers sim scale loom fuzz mutants chaos soak model instructions lint docs
+.PHONY: help demo test check both test-native test-loaded test-compose test-servers sim scale loom fuzz mutants chaos soak experiment-pauses model instructions lint docs
 .PHONY: powerset deny advisories minimal-versions msrv platforms semver package
 .PHONY: alerts monitoring test-build check-build run-on-servers run-on-servers-and-chaos run-in-containers run-computing run-simulation run-schedules run-chaos run-builds run-models bench bench-quick bench-report bench-lint beside cluster-up cluster-down need-cargo
 
@@ -20,7 +20,7 @@ demo: need-cargo ## Show the locks at work on real masters (BREAK=1, NODES=url,u
 
 # What is built together shares its dependencies: each set of packages has them once, with the features of all.
 TESTED := -p multilock -p multilock-cli
-CHECKED := $(TESTED) $(addprefix -p multilock-,model package monitoring cron-example scale)
+CHECKED := $(TESTED) $(addprefix -p multilock-,model package monitoring cron-example scale experiments)
 export PACKAGES ?= $(TESTED)
 CARGO_TEST = cargo test -q --all-features $(PACKAGES)
 
@@ -107,7 +107,7 @@ run-builds:
 run-models:
 	@nice $(MAKE) alerts
 	@nice $(MAKE) loom
-	@nice $(CARGO_TEST) --test protocol --test package --test three_hosts --test growth --bin multilock-monitoring --bin multilock-scale
+	@nice $(CARGO_TEST) --test protocol --test package --test three_hosts --test growth --test pauses --bin multilock-monitoring --bin multilock-scale --bin multilock-experiments
 
 instructions: need-cargo ## Count what operations cost a client, against committed figures (UPDATE=1)
 	@command -v valgrind >/dev/null 2>&1 || scripts/install-package.sh valgrind valgrind
@@ -141,6 +141,10 @@ soak: need-cargo ## Faults in turn and load for MINUTES (10), and each minute wh
 	@MULTILOCK_TEST_CLUSTER=native CHAOS=soak SOAK_MINUTES=$(or $(MINUTES),10) \
 		$(CARGO_TEST) --test chaos
 
+experiment-pauses: need-cargo ## Paused holders, as Jepsen paused them: what is lost under five ways of locking (SECONDS=600)
+	@scripts/install-redis.sh
+	@cargo run --release -q -p multilock-experiments -- $(SECONDS)
+
 sim: need-cargo ## Random schedules on masters in memory (SIM_RUNS=n, SIM_SEED=n repeats one)
 	@scripts/sim.sh
 
@@ -158,7 +162,7 @@ mutants: need-cargo ## Break the crate on purpose, rule by rule, and have the si
 
 lint: need-cargo docs ## Formatting, clippy and documentation, no warning allowed
 	@cargo fmt --all --check
-	@cargo clippy -q -p multilock -p multilock-model -p multilock-test-support -p multilock-demo -p multilock-instructions -p multilock-cli -p multilock-package -p multilock-monitoring -p multilock-beside -p multilock-cron-example -p multilock-scale --all-targets --all-features -- -D warnings
+	@cargo clippy -q -p multilock -p multilock-model -p multilock-test-support -p multilock-demo -p multilock-instructions -p multilock-cli -p multilock-package -p multilock-monitoring -p multilock-beside -p multilock-cron-example -p multilock-scale -p multilock-experiments --all-targets --all-features -- -D warnings
 	@cargo clippy -q -p multilock-loom --lib --test models -- -D warnings
 
 # The JSON goes first: rustdoc clears its folder.

@@ -68,20 +68,20 @@ async fn ask_all(masters: &[MultiplexedConnection], command: &Cmd) -> usize {
 }
 
 /// A script with the names of keys and the arguments that follow them.
-fn script(text: &str, keys: &[&str], args: &[&str]) -> Cmd {
+pub fn script(text: &str, keys: &[&str], args: &[&str]) -> Cmd {
     let mut command = redis::cmd("EVAL");
     command.arg(text).arg(keys.len()).arg(keys).arg(args);
     command
 }
 
 /// Deletes a string if it is still the caller's.
-fn delete_if_mine(name: &str, value: &str) -> Cmd {
+pub fn delete_if_mine(name: &str, value: &str) -> Cmd {
     const DELETE: &str = "return redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('DEL', KEYS[1]) or 0";
     script(DELETE, &[name], &[value])
 }
 
 /// More than half.
-fn quorum(masters: usize) -> usize {
+pub fn quorum(masters: usize) -> usize {
     masters / 2 + 1
 }
 
