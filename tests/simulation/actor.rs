@@ -19,7 +19,7 @@ use crate::plan::{Class, ms, ms_of, pick};
 use crate::world::{Mine, Terms, Told, World};
 
 /// Permits of each name.
-const PERMITS: u32 = 2;
+pub(crate) const PERMITS: u32 = 2;
 
 pub(crate) struct Actor {
     world: Arc<World>,
