@@ -104,7 +104,8 @@ impl Life {
             owner,
             names: names.clone(),
             token: *token,
-            began: *began,
+            // The end of a broken lock's validity tells nothing of its beginning.
+            began: (*began).min(*from),
             from: *from,
             looked: (until > from).then_some(*from),
             until: *until,

@@ -88,6 +88,15 @@ impl Actor {
         }
     }
 
+    /// Works with one permit after the other until `end`.
+    pub(crate) async fn take_permits(mut self, end: Instant) {
+        while Instant::now() < end {
+            let name = self.world.plan.names[0].to_owned();
+            self.run_with_permit_of(name).await;
+            sleep(self.ms(0..=20)).await;
+        }
+    }
+
     async fn act_once(&mut self) {
         let alike = self.seat.plan.alike.filter(|_| self.mine.is_empty());
         if let Some(alike) = alike.filter(|_| self.rng.random_bool(0.8)) {
@@ -483,10 +492,14 @@ impl Actor {
         world.history.note(Some(client), refused);
     }
 
-    /// Works with one of the permits that a name has. Its seat is a name that nobody else may have meanwhile.
     async fn run_with_permit(&mut self) {
-        let plan = &self.seat.plan;
         let name = pick(&mut self.rng, &self.world.plan.names).to_owned();
+        self.run_with_permit_of(name).await;
+    }
+
+    /// Works with one of the permits that a name has. Its seat is a name that nobody else may have meanwhile.
+    async fn run_with_permit_of(&mut self, name: String) {
+        let plan = &self.seat.plan;
         let policy = plan.policy(&mut self.rng);
         let needed = policy.needed(plan.masters.len());
         let fenced = self.rng.random_bool(plan.fenced);

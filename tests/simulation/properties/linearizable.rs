@@ -16,11 +16,12 @@ pub(super) fn judge(case: &Case<'_>) -> Judgement {
 }
 
 pub(super) fn violation(judgement: &Judgement) -> Option<Violation> {
-    let wrong = judgement.wrong.first()?;
+    let first = judgement.wrong.first()?;
+    let what: Vec<&str> = judgement.wrong.iter().map(|wrong| wrong.what.as_str()).collect();
     let place = |moment: &u64| usize::try_from(*moment).expect("a place of the record");
     Some(Violation {
         property: NAME,
-        what: wrong.what.clone(),
-        events: wrong.moments.iter().map(place).collect(),
+        what: what.join("; "),
+        events: first.moments.iter().map(place).collect(),
     })
 }
