@@ -35,56 +35,67 @@ struct Life {
     left: Option<Micros>,
 }
 
+/// Holds that are open, and the calls of those that have ended.
+struct Reading {
+    promises: Promises,
+    open: BTreeMap<Task, Life>,
+    log: Log,
+}
+
 /// Calls on locks that exclude each other or have tokens. Where neither is promised there is nothing to judge.
 pub fn of(events: &[Event], promises: Promises) -> Log {
-    let mut log = Log::default();
-    if !promises.exclusion && !promises.tokens {
-        return log;
+    let mut reading = Reading {
+        promises,
+        open: BTreeMap::new(),
+        log: Log::default(),
+    };
+    if promises.exclusion || promises.tokens {
+        for (owner, event) in events.iter().enumerate() {
+            if let What::Said(task, said) = &event.what {
+                reading.note(owner, event.at, *task, said);
+            }
+        }
     }
-    let mut open: BTreeMap<Task, Life> = BTreeMap::new();
-    for (owner, event) in events.iter().enumerate() {
-        let What::Said(task, said) = &event.what else {
-            continue;
-        };
+    let left = reading.open.keys().copied().collect::<Vec<_>>();
+    for task in left {
+        reading.end(task, None);
+    }
+    reading.log
+}
+
+impl Reading {
+    fn note(&mut self, owner: usize, at: Micros, task: Task, said: &Said) {
         match said {
             Said::Enter { mode, .. } => {
-                let before = open.remove(task);
-                before
-                    .into_iter()
-                    .for_each(|life| life.end(None, promises, &mut log));
+                self.end(task, None);
                 if *mode == Mode::Exclusive {
-                    open.insert(*task, Life::begin(owner, said));
+                    self.open.insert(task, Life::begin(owner, said));
                 }
             }
             Said::Write { looked, until, .. } | Said::Read { looked, until, .. } => {
-                if let Some(life) = open.get_mut(task).filter(|_| until > looked) {
+                if let Some(life) = self.open.get_mut(&task).filter(|_| until > looked) {
                     life.looked = Some(*looked);
                     life.until = life.until.max(*until);
                 }
             }
             Said::Lost { .. } => {
-                open.entry(*task).and_modify(|life| life.lost = true);
+                self.open.entry(task).and_modify(|life| life.lost = true);
             }
             Said::Leave { at } => {
-                open.entry(*task).and_modify(|life| life.left = Some(*at));
+                self.open.entry(task).and_modify(|life| life.left = Some(*at));
             }
-            Said::Unlocked { kind } => {
-                let life = open.remove(task);
-                let ended = Some((*kind, event.at));
-                life.into_iter()
-                    .for_each(|life| life.end(ended, promises, &mut log));
-            }
-            Said::Gone => {
-                let life = open.remove(task);
-                life.into_iter()
-                    .for_each(|life| life.end(None, promises, &mut log));
-            }
+            Said::Unlocked { kind } => self.end(task, Some((kind, at))),
+            Said::Gone => self.end(task, None),
             Said::Hello | Said::Downgrade { .. } | Said::Refused { .. } | Said::Ran { .. } => {}
         }
     }
-    open.into_values()
-        .for_each(|life| life.end(None, promises, &mut log));
-    log
+
+    /// Notes that the task has nothing any more, what came of giving it up, and when that was known.
+    fn end(&mut self, task: Task, unlocked: Option<(&'static str, Micros)>) {
+        if let Some(life) = self.open.remove(&task) {
+            life.end(unlocked, self.promises, &mut self.log);
+        }
+    }
 }
 
 impl Life {
@@ -114,7 +125,6 @@ impl Life {
         }
     }
 
-    /// With what came of giving it up, and when that was known.
     fn end(self, unlocked: Option<(&'static str, Micros)>, promises: Promises, log: &mut Log) {
         let call = |action, invoked, returned| Call {
             owner: self.owner,

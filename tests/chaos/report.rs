@@ -146,9 +146,9 @@ pub fn linearizable(lines: &[Line]) -> String {
 /// The last lines of a campaign.
 pub fn summary(faults: usize, lines: &[Line]) -> String {
     let mut judged = Figures::default();
-    lines
-        .iter()
-        .for_each(|line| judged += &line.history.linearizable.figures);
+    for line in lines {
+        judged += &line.history.linearizable.figures;
+    }
     let count = |verdict| lines.iter().filter(|line| line.verdict == verdict).count();
     format!(
         "linearizable: {judged}\nchaos: faults={faults} histories={} violations={} unexpected={}",

@@ -193,7 +193,9 @@ fn a_history_beyond_the_bound_is_undecided_and_wrong() {
         Search::Undecided
     );
     let mut log = Log::default();
-    calls.iter().for_each(|call| log.lock("a", *call));
+    for call in &calls {
+        log.lock("a", *call);
+    }
     let judgement = log.judge();
     assert_eq!(judgement.wrong.len(), 1);
     assert!(

@@ -94,8 +94,8 @@ impl Judgement {
         let (histories, counted) = figures.by_model.entry(model.name()).or_default();
         *histories += 1;
         *counted += calls.len();
-        let expires = |call: &&Call| call.action == Action::Expire;
-        let expired = calls.iter().filter(expires).count();
+        let is_end = |call: &&Call| call.action == Action::Expire;
+        let expired = calls.iter().filter(is_end).count();
         figures.expired += expired;
         figures.open += calls.iter().filter(|call| call.returned.is_none()).count() - expired;
         let (what, moments) = match search(model, calls, MOST_CONFIGURATIONS) {

@@ -59,6 +59,13 @@ struct Frame {
     first_return: usize,
 }
 
+/// Where an order of so many calls ends.
+struct End {
+    placed: usize,
+    state: State,
+    next: Vec<Call>,
+}
+
 /// Calls without those owners of whose calls none returned. Such calls only take what others want, so an order with them
 /// is an order without them, too.
 fn needed(calls: &[Call]) -> Vec<Call> {
@@ -88,46 +95,53 @@ impl Searcher {
     }
 
     fn run(mut self, most: usize) -> Search {
-        if self.by_return.is_empty() {
-            return Search::Linearizable(0);
-        }
-        let mut stack = vec![self.frame(None, State::default(), 0, 0)];
-        let mut deepest: Option<(usize, State, Vec<Call>)> = None;
+        let root = self.frame(None, State::default(), 0, 0);
+        let mut deepest = self.end_of(0, &root);
+        let mut stack = vec![root];
         while let Some(frame) = stack.last_mut() {
-            let (first, first_return) = (frame.first, frame.first_return);
-            let Some(candidate) = frame.candidates.pop() else {
-                let ended = stack.pop().and_then(|frame| frame.chosen);
-                ended.into_iter().for_each(|place| self.flip(place));
-                continue;
-            };
-            let Call { owner, action, .. } = self.calls[candidate];
-            let Some(state) = self.model.apply(&frame.state, owner, action) else {
-                continue;
-            };
-            self.flip(candidate);
-            if !self.seen.insert((self.placed.clone(), state.clone())) {
-                self.flip(candidate);
-                continue;
-            }
-            if self.seen.len() > most {
-                return Search::Undecided;
-            }
-            let frame = self.frame(Some(candidate), state, first, first_return);
             if frame.first_return == self.by_return.len() {
                 return Search::Linearizable(self.seen.len());
             }
-            if deepest.as_ref().is_none_or(|(placed, ..)| stack.len() > *placed) {
-                let next = frame.candidates.iter().rev().map(|place| self.calls[*place]);
-                deepest = Some((stack.len(), frame.state.clone(), next.collect()));
+            let Some(candidate) = frame.candidates.pop() else {
+                if let Some(place) = stack.pop().and_then(|frame| frame.chosen) {
+                    self.flip(place);
+                }
+                continue;
+            };
+            let Some(next) = self.place(candidate, frame) else {
+                continue;
+            };
+            if self.seen.len() > most {
+                return Search::Undecided;
             }
-            stack.push(frame);
+            if stack.len() > deepest.placed {
+                deepest = self.end_of(stack.len(), &next);
+            }
+            stack.push(next);
         }
-        let (placed, state, next) = deepest.unwrap_or_else(|| {
-            let next = self.frame(None, State::default(), 0, 0).candidates;
-            let next = next.iter().rev().map(|place| self.calls[*place]);
-            (0, State::default(), next.collect())
-        });
+        let End { placed, state, next } = deepest;
         Search::NonLinearizable { placed, state, next }
+    }
+
+    /// Gives a call the next place, if the model allows that and it leads to a configuration that was not tried.
+    fn place(&mut self, candidate: usize, frame: &Frame) -> Option<Frame> {
+        let Call { owner, action, .. } = self.calls[candidate];
+        let state = self.model.apply(&frame.state, owner, action)?;
+        self.flip(candidate);
+        if !self.seen.insert((self.placed.clone(), state.clone())) {
+            self.flip(candidate);
+            return None;
+        }
+        Some(self.frame(Some(candidate), state, frame.first, frame.first_return))
+    }
+
+    fn end_of(&self, placed: usize, frame: &Frame) -> End {
+        let next = frame.candidates.iter().rev().map(|place| self.calls[*place]);
+        End {
+            placed,
+            state: frame.state.clone(),
+            next: next.collect(),
+        }
     }
 
     fn frame(&self, chosen: Option<usize>, state: State, first: usize, first_return: usize) -> Frame {
