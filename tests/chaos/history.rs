@@ -11,10 +11,12 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio::time::timeout;
 
+use crate::calls::{self, Promises};
 use crate::checker::ByLayout;
 use crate::event::Event;
 use crate::faults::{Expect, Row};
 use crate::stage::{Orders, Stage};
+use crate::support::linearizability::Judgement;
 use crate::witness::Witness;
 
 /// For one history, whatever happens in it.
@@ -30,6 +32,8 @@ pub struct History {
     pub masters: usize,
     pub events: Vec<Event>,
     pub findings: ByLayout,
+    /// What the linearizability checker found.
+    pub linearizable: Judgement,
     pub left_over: Vec<String>,
     /// What kept it from its end.
     pub error: Option<String>,
@@ -61,8 +65,18 @@ pub async fn run(row: &Row, orders: Orders) -> History {
     history.error = outcome.err().map(|error| format!("{error:#}"));
     history.events = witness.events();
     history.findings = ByLayout::check(&history.events, LONG, row.back_within);
+    history.linearizable = linearizable(&history.events, row);
     history.took = begun.elapsed();
     history
+}
+
+/// Judges the calls by what the row promises of them.
+pub fn linearizable(events: &[Event], row: &Row) -> Judgement {
+    let promises = Promises {
+        exclusion: row.overlaps == Expect::Never,
+        tokens: row.tokens,
+    };
+    calls::of(events, promises).judge()
 }
 
 /// What a panic was about.

@@ -1,7 +1,8 @@
 //! The chaos campaign: worker processes contend for a few names on real servers while servers, links,
 //! clocks and the workers themselves are broken. A witness outside of the locks writes down who believed
 //! to hold what, and a checker reads the book afterwards. Some names are locked plainly, others are read and
-//! written; every promise is checked for the ones and for the others.
+//! written; every promise is checked for the ones and for the others. Beside the checker that compares what callers believed, a
+//! second one judges the calls by linearizability.
 //!
 //! Under plain `cargo test` every fault strikes once and nothing is said but the last line. From the environment:
 //!
@@ -15,6 +16,7 @@
 // A program of its own exports nothing.
 #![allow(unreachable_pub)]
 
+mod calls;
 mod checker;
 mod crew;
 mod event;
@@ -179,6 +181,7 @@ fn campaign() -> Result<bool> {
     let lines = runtime.block_on(passes(&campaign, &rows));
     if campaign.full {
         println!("{}", report::table(&lines));
+        println!("{}", report::linearizable(&lines));
     }
     for line in &lines {
         if !line.wrong.is_empty() {

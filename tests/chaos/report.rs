@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::event::Micros;
 use crate::faults::Row;
 use crate::history::History;
+use crate::support::linearizability::Figures;
 use crate::timeline::timeline;
 use crate::verdict::{Verdict, Wrong, verdict};
 
@@ -127,11 +128,30 @@ fn store(line: &Line) -> std::io::Result<PathBuf> {
     Ok(path)
 }
 
-/// The last line of a campaign.
+/// Of each history, how much the linearizability checker had to judge.
+pub fn linearizable(lines: &[Line]) -> String {
+    let mut text = String::new();
+    for line in lines {
+        let judged = &line.history.linearizable;
+        let wrong = judged.wrong.len();
+        let _ = writeln!(
+            text,
+            "{:<58} not linearizable={wrong} {}",
+            line.row.name, judged.figures
+        );
+    }
+    text
+}
+
+/// The last lines of a campaign.
 pub fn summary(faults: usize, lines: &[Line]) -> String {
+    let mut judged = Figures::default();
+    for line in lines {
+        judged += &line.history.linearizable.figures;
+    }
     let count = |verdict| lines.iter().filter(|line| line.verdict == verdict).count();
     format!(
-        "chaos: faults={faults} histories={} violations={} unexpected={}",
+        "linearizable: {judged}\nchaos: faults={faults} histories={} violations={} unexpected={}",
         lines.len(),
         count(Verdict::Violation),
         count(Verdict::Unexpected)

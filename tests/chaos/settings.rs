@@ -9,6 +9,8 @@ use crate::support::clock;
 pub const WORKERS: usize = 3;
 /// The name that is only ever locked on all masters.
 pub const EVERY_MASTER: &str = "c";
+/// The name that has permits, and their number: fewer than there are workers.
+pub const PERMITS: (&str, u32) = ("p", 2);
 const LEASE: Duration = Duration::from_secs(1);
 /// More than a container needs to start again.
 const LONG_LEASE: Duration = Duration::from_secs(4);

@@ -16,7 +16,7 @@ use crate::checker::{ByLayout, Findings};
 use crate::event::{Event, Micros, now};
 use crate::faults::{Expect, PROMISED, Row};
 use crate::growth::{Grown, Limits, Sample, grown};
-use crate::history::{History, LONG, words};
+use crate::history::{History, LONG, linearizable, words};
 use crate::load::{NAMES, Told};
 use crate::report::{self, Line};
 use crate::settings::{SetUp, WORKERS};
@@ -175,6 +175,7 @@ impl Outcome {
             seed: 1000 * self.seed + self.minutes + 1,
             masters: MASTERS,
             findings: ByLayout::check(&events, LONG, SOAK.back_within),
+            linearizable: linearizable(&events, &SOAK),
             events,
             left_over,
             error,

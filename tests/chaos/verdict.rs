@@ -87,6 +87,10 @@ pub fn judge(row: &Row, history: &History) -> Vec<Wrong> {
     if row.stale == Expect::Seen && found.iter().all(|(_, found)| found.stale.is_empty()) {
         say(Verdict::Unexpected, NOTHING_STALE.to_owned(), None);
     }
+    for found in &history.linearizable.wrong {
+        let at = found.moments.first().copied();
+        say(Verdict::Violation, found.what.clone(), at);
+    }
     for (layout, found) in history.findings.each() {
         judge_locks(row, layout, found, &mut wrong);
     }

@@ -24,7 +24,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::event::{JOB_KEPT, Layout, Micros, Mode, PLAIN_TASKS, Policy, Refusal, Said, Task, now};
 use crate::load::{Load, Turns};
-use crate::settings::EVERY_MASTER;
+use crate::settings::{EVERY_MASTER, PERMITS};
 use crate::witness::BRIEF;
 
 /// The first argument of a worker process.
@@ -240,9 +240,8 @@ impl Term {
     }
 }
 
-/// The task that takes permits, and the name and number of these: fewer than there are workers.
+/// The task that takes permits.
 const PERMITS_TASK: usize = PLAIN_TASKS - 1;
-const PERMITS: (&str, u32) = ("p", 2);
 
 /// What a task is about to lock, and how.
 struct Wanted {

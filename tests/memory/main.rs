@@ -19,6 +19,7 @@ mod late_masters;
 mod late_messages;
 mod leading;
 mod leaving_queues;
+mod linearizability;
 mod listing;
 mod log_lines;
 mod logged_out;

@@ -19,7 +19,7 @@ use crate::plan::{Class, ms, ms_of, pick};
 use crate::world::{Mine, Terms, Told, World};
 
 /// Permits of each name.
-const PERMITS: u32 = 2;
+pub(crate) const PERMITS: u32 = 2;
 
 pub(crate) struct Actor {
     world: Arc<World>,
@@ -85,6 +85,15 @@ impl Actor {
         }
         while !self.mine.is_empty() {
             self.leave().await;
+        }
+    }
+
+    /// Works with one permit after the other until `end`.
+    pub(crate) async fn take_permits(mut self, end: Instant) {
+        while Instant::now() < end {
+            let name = self.world.plan.names[0].to_owned();
+            self.run_with_permit_of(name).await;
+            sleep(self.ms(0..=20)).await;
         }
     }
 
@@ -483,10 +492,14 @@ impl Actor {
         world.history.note(Some(client), refused);
     }
 
-    /// Works with one of the permits that a name has. Its seat is a name that nobody else may have meanwhile.
     async fn run_with_permit(&mut self) {
-        let plan = &self.seat.plan;
         let name = pick(&mut self.rng, &self.world.plan.names).to_owned();
+        self.run_with_permit_of(name).await;
+    }
+
+    /// Works with one of the permits that a name has. Its seat is a name that nobody else may have meanwhile.
+    async fn run_with_permit_of(&mut self, name: String) {
+        let plan = &self.seat.plan;
         let policy = plan.policy(&mut self.rng);
         let needed = policy.needed(plan.masters.len());
         let fenced = self.rng.random_bool(plan.fenced);

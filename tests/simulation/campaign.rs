@@ -6,8 +6,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use multilock_test_support::linearizability::Figures;
+
 use crate::plan::{Class, Plan};
-use crate::properties::{Violation, judge};
+use crate::properties::{Violation, judge_counting};
 use crate::run::run;
 
 /// The seeds of a plain `cargo test` begin here.
@@ -32,6 +34,8 @@ pub(crate) struct Summary {
     /// How often holds were passed on inside a process.
     pub(crate) passed: usize,
     pub(crate) violations: usize,
+    /// What the linearizability checker had to judge.
+    pub(crate) linearizable: Figures,
     pub(crate) report: String,
     /// By the property that does not hold: the first seed that showed it, and how many did.
     pub(crate) broken: BTreeMap<&'static str, (u64, usize)>,
@@ -73,12 +77,14 @@ pub(crate) fn campaign(default_runs: u64) -> Summary {
                         class,
                         time,
                         passed,
+                        linearizable,
                         failure,
                     } = judged(seed);
                     let mut summary = summary.lock().expect("not poisoned");
                     summary.runs += 1;
                     summary.virtual_time += time;
                     summary.passed += passed;
+                    summary.linearizable += &linearizable;
                     let of_class = summary.passing.entry(class).or_default();
                     of_class.0 += 1;
                     of_class.1 += u64::from(passed > 0);
@@ -110,6 +116,7 @@ struct Judged {
     class: Class,
     time: Duration,
     passed: usize,
+    linearizable: Figures,
     failure: Option<Failure>,
 }
 
@@ -119,6 +126,7 @@ fn judged(seed: u64) -> Judged {
         class: plan.class,
         time: Duration::ZERO,
         passed: 0,
+        linearizable: Figures::default(),
         failure: None,
     };
     let record = match std::panic::catch_unwind(|| run(seed)) {
@@ -143,7 +151,8 @@ fn judged(seed: u64) -> Judged {
     };
     judged.time = record.events.last().map_or(Duration::ZERO, |event| event.at);
     judged.passed = record.passes();
-    let violations = judge(&plan, &record);
+    let (violations, linearizable) = judge_counting(&plan, &record);
+    judged.linearizable = linearizable;
     if violations.is_empty() {
         if number("SIM_SEED").is_some() {
             println!("{}", record.render(&[]));

@@ -141,11 +141,17 @@ pub(crate) enum Kind {
     Downgraded {
         hold: HoldId,
     },
-    /// A guard is about to be given up. `last` for the only one of its hold.
+    /// A guard is about to be given up, of a hold that is valid for so much longer. `last` for the only one of its hold.
     GivenUp {
         hold: HoldId,
         how: &'static str,
         last: bool,
+        left: Duration,
+    },
+    /// The body to which a guard was lent has ended. Nothing is left of one that was dropped.
+    Returned {
+        hold: HoldId,
+        left: Duration,
     },
     Outcome {
         hold: HoldId,
@@ -370,10 +376,11 @@ impl Record {
             Kind::Refused { op, why } => format!("#{op} refused: {why}"),
             Kind::Cancelled { op } => format!("#{op} dropped by its caller"),
             Kind::Downgraded { hold } => format!("downgraded: {}", name(hold)),
-            Kind::GivenUp { hold, how, last } => {
+            Kind::GivenUp { hold, how, last, .. } => {
                 let which = if *last { "last" } else { "inner" };
                 format!("{how} of the {which} guard: {}", name(hold))
             }
+            Kind::Returned { hold, left } => format!("the body is over, {left:?} left: {}", name(hold)),
             Kind::Outcome { hold, what } => format!("{what}: {}", name(hold)),
             Kind::JobBegun { name, keep } => {
                 format!("the job {name} begins, unless it was done {keep:?} ago")

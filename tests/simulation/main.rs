@@ -1,9 +1,11 @@
 //! The locks under thousands of random schedules, on masters in memory and in time that costs nothing.
 //!
-//! `SIM_SEED=<n>` repeats one schedule and shows it, `SIM_RUNS=<n>` says how many are tried.
+//! `SIM_SEED=<n>` repeats one schedule and shows it, `SIM_RUNS=<n>` says how many are tried. With
+//! `SIM_JUDGE=linearizable` the linearizability checker is the only judge.
 
 mod actor;
 mod ask;
+mod calls;
 mod campaign;
 mod client;
 mod client_plan;
@@ -32,6 +34,7 @@ fn random_schedules() {
     let summary = campaign::campaign(500);
     print!("{}", summary.report);
     println!("{}", summary.line());
+    println!("linearizable: {}", summary.linearizable);
     assert_eq!(summary.violations, 0, "see above");
     let hardly = summary.hardly_passing();
     assert!(hardly.is_empty(), "holds are hardly passed on: {hardly:?}");

@@ -100,6 +100,8 @@ pub(crate) struct Plan {
     pub(crate) opening: Option<Opening>,
     /// How many locks one client has beside the others.
     pub(crate) crowd: Option<Crowd>,
+    /// Tasks of each client that want permits of the first name all the time.
+    pub(crate) permit_tasks: usize,
     /// Which masters are late for a long time, and by how much.
     pub(crate) late: Option<Late>,
     /// Whether the record of a master is looked at with each vote.
@@ -232,6 +234,7 @@ impl Plan {
             operator: None,
             opening: None,
             crowd: None,
+            permit_tasks: 0,
             late: None,
             strict: false,
             skew,
@@ -271,6 +274,10 @@ impl Plan {
                 Crowd::AtTheEnd(CROWD)
             }
         });
+        let mut rng_permits = StdRng::seed_from_u64(seed ^ 0x9e12_3175);
+        if rng_permits.random_bool(0.125) {
+            plan.permit_tasks = rng_permits.random_range(1..=2);
+        }
         plan.late = rng.random_bool(0.25).then(|| Late::draw(&plan, &mut rng));
         plan.strict = StdRng::seed_from_u64(seed ^ 0x0057_121c).random_bool(0.25);
         plan

@@ -58,6 +58,14 @@ async fn schedule(plan: Plan) -> Record {
             actors.push(tokio::spawn(actor.act(end)));
         }
     }
+    // Drawn apart, so that seeds stand for the same schedules as before.
+    let mut rng_permits = StdRng::seed_from_u64(plan.seed ^ 0x9e12_ac70);
+    for seat in &seats {
+        for _ in 0..plan.permit_tasks {
+            let actor = Actor::new(&world, seat, StdRng::seed_from_u64(rng_permits.random()));
+            actors.push(tokio::spawn(actor.take_permits(end)));
+        }
+    }
     if let Some(pace) = plan.operator {
         let rng = StdRng::seed_from_u64(rng.random());
         let operator = operate(Arc::clone(&world), seats.clone(), pace, rng, end);

@@ -40,6 +40,7 @@ pub(crate) fn plan(class: Class, lease: Duration) -> Plan {
         operator: None,
         opening: None,
         crowd: None,
+        permit_tasks: 0,
         late: None,
         strict: false,
         skew: Duration::ZERO,

@@ -135,6 +135,7 @@ impl World {
     /// The body to which a guard was lent has ended, and its hold was valid for so much longer.
     pub(crate) fn returned(&self, client: usize, hold: HoldId, kind: LockKind, left: Duration) {
         let now = self.history.now();
+        self.history.note(Some(client), Kind::Returned { hold, left });
         self.change(client, hold, |out| {
             let Some(entry) = out.get_mut(&hold) else { return };
             entry.lent_is_back(kind);
@@ -214,20 +215,26 @@ impl World {
     /// Takes note that a guard is about to be given up; the guard itself.
     pub(crate) fn give_up(&self, client: usize, mine: Mine, how: &'static str) -> Guard {
         let Mine { hold, guard, .. } = mine;
-        let now = self.history.now();
+        let (now, left) = (self.history.now(), guard.validity());
         let last = self.change(client, hold, |out| {
             let entry = out.get_mut(&hold).expect("given out");
             let known = entry.take(&guard);
             let alone = entry.is_empty();
             if how == "leak" {
                 entry.keep(known);
-                entry.leaked_until = alone.then(|| now + guard.validity());
+                entry.leaked_until = alone.then(|| now + left);
             } else if alone {
-                close(out, hold, now, guard.validity());
+                close(out, hold, now, left);
             }
             alone
         });
-        self.history.note(Some(client), Kind::GivenUp { hold, how, last });
+        let given_up = Kind::GivenUp {
+            hold,
+            how,
+            last,
+            left,
+        };
+        self.history.note(Some(client), given_up);
         Arc::into_inner(guard).expect("nobody else has it")
     }
 

@@ -6,6 +6,7 @@ mod exclusion;
 mod forced_out;
 mod freed;
 mod known_loss;
+mod linearizable;
 mod lost_in_time;
 mod no_stall;
 mod nothing_left;
@@ -21,6 +22,8 @@ mod whole_holds;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
+
+use multilock_test_support::linearizability::Figures;
 
 use crate::history::{Kind, Record};
 use crate::plan::{Class, Plan};
@@ -53,7 +56,7 @@ impl<'a> Case<'a> {
 
     /// Who was forced out by an operator, or whose keys were deleted behind its back, and where in the record
     /// that was done first.
-    fn forced(&self) -> BTreeMap<&'a str, usize> {
+    pub(crate) fn forced(&self) -> BTreeMap<&'a str, usize> {
         let mut forced = BTreeMap::new();
         for (place, event) in self.record.events.iter().enumerate() {
             match &event.kind {
@@ -102,18 +105,44 @@ const PROPERTIES: [(&str, Check); 17] = [
 
 /// Everything that does not hold.
 pub(crate) fn judge(plan: &Plan, record: &Record) -> Vec<Violation> {
+    judge_counting(plan, record).0
+}
+
+/// The same, and how much the linearizability checker had to judge.
+pub(crate) fn judge_counting(plan: &Plan, record: &Record) -> (Vec<Violation>, Figures) {
     let class = plan.class;
     let case = Case { class, record };
     if let Some((what, events)) = calm::check(&case) {
         // The rest of the run is not in the record.
-        return vec![Violation {
+        let violation = Violation {
             property: "calm",
             what,
             events,
-        }];
+        };
+        return (vec![violation], Figures::default());
     }
+    let judgement = linearizable::judge(&case);
+    let mut violations: Vec<_> = linearizable::violation(&judgement).into_iter().collect();
+    if !is_only_judge(linearizable::NAME) {
+        violations.extend(judge_by_properties(&case));
+    }
+    (violations, judgement.figures)
+}
+
+/// Whether the environment wants this judge alone.
+fn is_only_judge(judge: &str) -> bool {
+    match std::env::var("SIM_JUDGE").as_deref() {
+        Ok(only) => {
+            assert_eq!(only, judge, "SIM_JUDGE names a judge");
+            true
+        }
+        Err(_) => false,
+    }
+}
+
+fn judge_by_properties(case: &Case<'_>) -> Vec<Violation> {
     let judged = PROPERTIES.iter().filter_map(|(property, check)| {
-        let (what, events) = check(&case)?;
+        let (what, events) = check(case)?;
         Some(Violation {
             property,
             what,

@@ -18,6 +18,7 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
             hold,
             how: "leak",
             last: true,
+            ..
         } = &event.kind
         {
             leaked.insert(*hold, place);

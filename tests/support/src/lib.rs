@@ -7,6 +7,7 @@
 //! * [`native::Native`]: a server as a process, whose methods return errors instead of a panic.
 //! * [`foreign`]: stand-ins for the lock libraries that others run on the same masters; [`contest`]: ours and
 //!   theirs want the same lock.
+//! * [`linearizability`]: a checker of recorded calls, which knows neither leases nor validity.
 //! * Beside them the few sentences that many tests need: [`connect`], [`until`], [`vote`] …
 //!
 //! The masters are native processes. With `MULTILOCK_TEST_CLUSTER=compose` a [`Cluster`] uses the
@@ -22,6 +23,7 @@ mod container;
 pub mod contest;
 mod exclusive;
 pub mod foreign;
+pub mod linearizability;
 mod locks;
 pub mod native;
 mod proxy;
