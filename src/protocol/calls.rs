@@ -47,7 +47,7 @@ script!(ACQUIRE_ONCE, Acquire, "acquire", behind "captions", behind "labels", be
 script!(ACQUIRE_PERMIT, Acquire, "acquire", behind "captions", behind "labels", behind "queue", behind "permits", behind "readers", behind "fences", behind "permit");
 script!(LIST, Inspect, "list");
 script!(MARK, Mark, "mark", behind "marks");
-script!(FINISH, Release, "release", behind "captions", behind "announce", behind "queue", behind "permits", behind "readers", behind "marks", behind "finish");
+script!(FINISH, Mark, "release", behind "captions", behind "announce", behind "queue", behind "permits", behind "readers", behind "marks", behind "finish");
 
 /// All scripts that a client loads when it sets a connection up. Those of permits, of jobs that are done once, and of lists are
 /// loaded when they are used first.

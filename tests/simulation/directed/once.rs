@@ -114,7 +114,7 @@ async fn a_job_ends_with_one_call_to_each_master() {
             executed(&cluster, "release"),
             executed(&cluster, "mark")
         ),
-        (3, vec![1; 3], vec![0; 3])
+        (3, vec![0; 3], vec![1; 3])
     );
     assert!(cluster.iter().all(|master| master.locks().is_empty()));
 }
