@@ -18,6 +18,7 @@ mod mutants;
 mod opening;
 mod operator;
 mod out;
+mod partitions;
 mod plan;
 mod properties;
 mod run;

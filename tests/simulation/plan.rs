@@ -102,6 +102,8 @@ pub(crate) struct Plan {
     pub(crate) crowd: Option<Crowd>,
     /// Tasks of each client that want permits of the first name all the time.
     pub(crate) permit_tasks: usize,
+    /// Whether each client sees other masters, in turn.
+    pub(crate) partitioned: bool,
     /// Which masters are late for a long time, and by how much.
     pub(crate) late: Option<Late>,
     /// Whether the record of a master is looked at with each vote.
@@ -235,6 +237,7 @@ impl Plan {
             opening: None,
             crowd: None,
             permit_tasks: 0,
+            partitioned: false,
             late: None,
             strict: false,
             skew,
@@ -278,6 +281,8 @@ impl Plan {
         if rng_permits.random_bool(0.125) {
             plan.permit_tasks = rng_permits.random_range(1..=2);
         }
+        let mut rng_partitions = StdRng::seed_from_u64(seed ^ 0x9a27_1710);
+        plan.partitioned = class != Class::Calm && rng_partitions.random_bool(0.125);
         plan.late = rng.random_bool(0.25).then(|| Late::draw(&plan, &mut rng));
         plan.strict = StdRng::seed_from_u64(seed ^ 0x0057_121c).random_bool(0.25);
         plan

@@ -21,6 +21,7 @@ use crate::guard::Lock;
 use crate::history::{Kind, Record};
 use crate::opening;
 use crate::operator::operate;
+use crate::partitions;
 use crate::plan::{Class, Crowd, Late, Plan};
 use crate::tap::Tap;
 use crate::world::{World, watch};
@@ -52,6 +53,10 @@ async fn schedule(plan: Plan) -> Record {
         end,
     ));
     let mut actors = Vec::new();
+    if plan.partitioned {
+        let rng = StdRng::seed_from_u64(plan.seed ^ 0x9a27_ac70);
+        actors.push(tokio::spawn(partitions::turn(Arc::clone(&world), rng, end)));
+    }
     for seat in &seats {
         for _ in 0..seat.plan.tasks {
             let actor = Actor::new(&world, seat, StdRng::seed_from_u64(rng.random()));

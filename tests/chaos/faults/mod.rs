@@ -4,6 +4,7 @@ mod client;
 mod clock;
 mod disk;
 mod network;
+mod partition;
 mod restart;
 mod server;
 
@@ -104,6 +105,7 @@ pub fn all() -> Vec<Row> {
         network::rows(),
         client::rows(),
         clock::rows(),
+        partition::rows(),
     ]
     .concat()
 }

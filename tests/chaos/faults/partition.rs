@@ -1,0 +1,72 @@
+//! Partitions in which everybody sees something else, turned several times in a strike.
+
+use anyhow::Result;
+
+use super::{REMEMBERED, Row};
+use crate::settings::WORKERS;
+use crate::stage::Stage;
+use crate::support::Direction;
+
+/// Whether a worker sees a master, of so many, after so many turns.
+type Sees = fn(place: usize, master: usize, masters: usize, turn: usize) -> bool;
+
+/// In a strike.
+const TURNS: usize = 4;
+
+pub fn rows() -> Vec<Row> {
+    vec![
+        Row {
+            name: "every worker sees another majority, turned",
+            promise: "exclusion, progress during and after",
+            strike: |stage| Box::pin(turns(stage, "ring", ring)),
+            available: true,
+            containers: false,
+            ..REMEMBERED
+        },
+        Row {
+            name: "one worker sees all masters, the others a half each, turned",
+            promise: "exclusion, progress after",
+            strike: |stage| Box::pin(turns(stage, "bridge", bridge)),
+            containers: false,
+            ..REMEMBERED
+        },
+    ]
+}
+
+fn ring(place: usize, master: usize, masters: usize, turn: usize) -> bool {
+    (place + master + turn) % masters <= masters / 2
+}
+
+fn bridge(place: usize, master: usize, masters: usize, turn: usize) -> bool {
+    let is_near = (master + turn) % masters <= masters / 2;
+    match (place + turn) % WORKERS {
+        0 => true,
+        1 => is_near,
+        _ => !is_near,
+    }
+}
+
+async fn turns(stage: &mut Stage, shape: &str, sees: Sees) -> Result<()> {
+    for turn in 0..TURNS {
+        stage.breaks(format!("{shape} of the masters, turned by {turn}"));
+        draw_lines(stage, |place, master| sees(place, master, stage.masters(), turn));
+        stage.pause(1000, 2000).await;
+    }
+    draw_lines(stage, |_, _| true);
+    Ok(())
+}
+
+fn draw_lines(stage: &Stage, sees: impl Fn(usize, usize) -> bool) {
+    for place in 0..WORKERS {
+        for master in 0..stage.masters() {
+            let way = stage.way(place, master);
+            for direction in [Direction::ToServer, Direction::ToClient] {
+                if sees(place, master) {
+                    way.resume(direction);
+                } else {
+                    way.pause(direction);
+                }
+            }
+        }
+    }
+}
