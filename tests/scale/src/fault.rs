@@ -1,4 +1,4 @@
-//! Faults that come again every few minutes, and go.
+//! Faults that come again and again, and go.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use tokio::time::{Instant, sleep};
 use crate::region;
 
 /// Time from one strike to the next.
-const PERIOD: Duration = Duration::from_secs(300);
+const PERIOD: Duration = Duration::from_secs(90);
 /// Time for which a strike lasts.
 const LENGTH: Duration = Duration::from_secs(30);
 
-/// What happens every five minutes, for half a minute, to another master or region each time.
+/// What happens for half a minute of each minute and a half, to another master or region each time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// A master is killed, and comes back without its data.
@@ -59,14 +59,16 @@ impl Fault {
         }
     }
 
-    /// Strikes until `end`. Everything works again when it returns.
-    pub(crate) async fn strike(self, cluster: &Cluster, networks: &[Network], end: Instant) {
-        for turn in 0.. {
+    /// Strikes until `end`. Everything works again when it returns. Returns how often it has struck.
+    pub(crate) async fn strike(self, cluster: &Cluster, networks: &[Network], end: Instant) -> usize {
+        let mut strikes = 0;
+        loop {
             sleep(PERIOD.saturating_sub(LENGTH)).await;
             if Instant::now() + LENGTH >= end {
-                return;
+                return strikes;
             }
-            self.once(cluster, networks, turn).await;
+            self.once(cluster, networks, strikes).await;
+            strikes += 1;
         }
     }
 

@@ -39,11 +39,12 @@ fn main() -> ExitCode {
     for (setting, row) in settings.iter().zip(&rows) {
         println!("{}", row.to_table(setting));
     }
-    let broken = rows.iter().filter(|row| row.is_broken()).count();
+    let judged = settings.iter().zip(&rows);
+    let broken = judged.filter(|(setting, row)| row.is_broken(setting)).count();
+    let virtual_minutes = rows.len() as u64 * minutes;
     println!(
-        "scale: rows={} virtual_hours={} broken={broken}",
-        rows.len(),
-        rows.len() as u64 * minutes / 60
+        "scale: rows={} virtual_minutes={virtual_minutes} broken={broken}",
+        rows.len()
     );
     if broken == 0 {
         ExitCode::SUCCESS

@@ -20,15 +20,17 @@ pub(crate) struct Row {
     pub(crate) meetings: u64,
     /// Locks on masters, and pending releases, after everything has come to rest.
     pub(crate) left: u64,
+    /// Times that the fault has struck.
+    pub(crate) strikes: u64,
 }
 
 /// Head of the table.
 pub(crate) const HEADER: &str = "\
-| clients | names | distance | fault | grants | timed out | unreachable | lost | wait p50 ms | p99 ms | longest ms | scripts/grant | most pending | memory MiB, connected → end | two at once | left |
+| clients | names | distance | fault, strikes | grants | timed out | unreachable | lost | wait p50 ms | p99 ms | longest ms | scripts/grant | most pending | memory MiB, connected → end | two at once | left |
 |--:|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|";
 
 impl Row {
-    fn numbers(&self) -> [u64; 13] {
+    fn numbers(&self) -> [u64; 14] {
         [
             self.grants,
             self.timed_out,
@@ -43,6 +45,7 @@ impl Row {
             self.ended_kib,
             self.meetings,
             self.left,
+            self.strikes,
         ]
     }
 
@@ -68,6 +71,7 @@ impl Row {
             ended_kib,
             meetings,
             left,
+            strikes,
         ] = numbers.try_into().ok()?;
         Some(Self {
             grants,
@@ -83,12 +87,14 @@ impl Row {
             ended_kib,
             meetings,
             left,
+            strikes,
         })
     }
 
-    /// Whether the run broke a promise.
-    pub(crate) fn is_broken(&self) -> bool {
-        self.meetings > 0 || self.left > 0 || self.grants == 0
+    /// Whether the run broke a promise, or shows nothing of its fault.
+    pub(crate) fn is_broken(&self, setting: &Setting) -> bool {
+        let shows_nothing = setting.fault.is_some() && self.strikes == 0 || self.grants == 0;
+        self.meetings > 0 || self.left > 0 || shows_nothing
     }
 
     /// The row of the table.
@@ -100,7 +106,11 @@ impl Row {
             setting.clients,
             setting.names,
             setting.distance,
-            setting.fault.map_or("none", crate::fault::Fault::word),
+            setting.fault.map_or("none".to_owned(), |fault| format!(
+                "{}, {}",
+                fault.word(),
+                self.strikes
+            )),
             self.grants,
             self.timed_out,
             self.unreachable,

@@ -41,9 +41,10 @@ async fn schedule(setting: &Setting) -> Row {
         })
         .collect();
     let watching = tokio::spawn(most_pending(clients.clone(), Arc::clone(&cluster), end));
-    if let Some(fault) = setting.fault {
-        fault.strike(&cluster, &networks, end).await;
-    }
+    let strikes = match setting.fault {
+        Some(fault) => fault.strike(&cluster, &networks, end).await,
+        None => 0,
+    };
     for task in tasks.drain(..) {
         task.await.expect("no panic");
     }
@@ -66,6 +67,7 @@ async fn schedule(setting: &Setting) -> Row {
         ended_kib: resident_kib(),
         meetings: tally.witness.meetings(),
         left: u64::try_from(left).expect("few"),
+        strikes: u64::try_from(strikes).expect("few"),
     };
     for masters in &clients {
         masters.close(Closing::Release).await;
