@@ -1,4 +1,4 @@
-//! Cases of DistributedLock (.NET, github.com/madelson/DistributedLock), from `src/DistributedLock.Tests/AbstractTestCases`.
+//! Cases of `DistributedLock` (.NET, github.com/madelson/DistributedLock), from `src/DistributedLock.Tests/AbstractTestCases`.
 
 mod acquiring;
 mod faults;

@@ -104,7 +104,7 @@ async fn test_acquire_fails_if_it_takes_too_long() {
     let connecting = cluster.connect(builder.node_timeout(ms(500)));
     let lock = connecting.await.expect("connects").red_lock("lock");
     let whole = lock.try_lock().await.expect("free").validity();
-    let hasty = lock.min_validity(whole - ms(10));
+    let hasty = lock.min_validity(whole.saturating_sub(ms(10)));
     drop(hasty.try_lock().await.expect("soon enough"));
     cluster.master(0).set_delay(ms(25), ms(25));
     let tried = hasty.try_lock().await;

@@ -54,7 +54,7 @@ impl LockTaker {
         let said = BufReader::new(process.stdout.take().expect("piped"));
         let taker = Self { process, orders };
         // The reader goes on to the end of the output, so that the child never waits for it.
-        let (told, taken) = tokio::sync::oneshot::channel();
+        let (told, was_taken) = tokio::sync::oneshot::channel();
         std::thread::spawn(move || {
             let mut told = Some(told);
             for line in said.lines().map_while(Result::ok) {
@@ -63,7 +63,7 @@ impl LockTaker {
                 }
             }
         });
-        within("it has the lock", taken).await.expect("it has not failed");
+        within("it has the lock", was_taken).await.expect("it has not failed");
         taker
     }
 
