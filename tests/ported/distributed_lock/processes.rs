@@ -63,7 +63,9 @@ impl LockTaker {
                 }
             }
         });
-        within("it has the lock", was_taken).await.expect("it has not failed");
+        within("it has the lock", was_taken)
+            .await
+            .expect("it has not failed");
         taker
     }
 
