@@ -5,8 +5,8 @@ use std::convert::Infallible;
 use std::fmt;
 use std::io::{BufRead, stdin};
 use std::str::FromStr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use tokio::sync::{RwLock, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::event::Refusal;
+use crate::event::{Micros, Refusal, now};
 use crate::worker::{Duty, refusal};
 
 /// Every turn of every task of a worker holds it for reading, and whoever wants rest for writing.
@@ -28,6 +28,9 @@ pub type Turns = Arc<RwLock<()>>;
 /// The names that all workers share. Each may leave a fencing token on every master.
 pub const NAMES: u64 = 1000;
 const HOT: &str = "hot";
+/// The name that is waited for with patience, and how many tasks of each worker do.
+const LINE: &str = "line";
+const PATIENT_TASKS: usize = 4;
 /// What is read and written.
 const DATA: &str = "data";
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -46,12 +49,24 @@ pub struct Told {
     pub wrong: u64,
     /// Tasks of the runtime.
     pub tasks: u64,
+    /// The longest wait of those that wait with patience: its beginning and its end.
+    pub longest: (Micros, Micros),
 }
 
 #[derive(Debug, Default)]
 struct Count {
     pairs: AtomicU64,
     wrong: AtomicU64,
+    longest: Mutex<(Micros, Micros)>,
+}
+
+impl Count {
+    fn note_wait(&self, from: Micros, to: Micros) {
+        let mut longest = self.longest.lock().unwrap_or_else(PoisonError::into_inner);
+        if to - from > longest.1 - longest.0 {
+            *longest = (from, to);
+        }
+    }
 }
 
 impl Load {
@@ -77,8 +92,30 @@ impl Load {
                 }
             });
         }
+        if duty.patience > PATIENCE {
+            for _ in 0..PATIENT_TASKS {
+                tasks.spawn(wait_in_line(masters.clone(), duty.patience, Arc::clone(&count)));
+            }
+        }
         tasks.spawn(listen(turns, count));
         Self { _tasks: tasks }
+    }
+}
+
+/// Wants one name that the tasks of all workers want, again and again from the worker's first moment on.
+async fn wait_in_line(masters: Masters, patience: Duration, count: Arc<Count>) {
+    loop {
+        let from = now();
+        let granted = masters.red_lock(LINE).wait(patience).lock().await;
+        count.note_wait(from, now());
+        match granted {
+            Ok(guard) => {
+                sleep(Duration::from_millis(1)).await;
+                let _ = guard.unlock().await;
+            }
+            // So few answer that nobody is waited for.
+            Err(_) => sleep(Duration::from_millis(5)).await,
+        }
     }
 }
 
@@ -105,6 +142,7 @@ async fn listen(turns: Turns, count: Arc<Count>) {
             pairs: count.pairs.load(Ordering::Relaxed),
             wrong: count.wrong.load(Ordering::Relaxed),
             tasks: Handle::current().metrics().num_alive_tasks() as u64,
+            longest: *count.longest.lock().unwrap_or_else(PoisonError::into_inner),
         };
         println!("{told}");
     }
@@ -129,7 +167,8 @@ impl Porter {
             62..70 => self.sticky().await,
             70..80 => self.renewed().await,
             80..90 => self.entered_again().await,
-            90..95 => self.several().await,
+            90..93 => self.several().await,
+            93..95 => self.set().await,
             95..97 => self.once().await,
             97..98 => self.permit().await,
             _ => self.fresh_name().await,
@@ -286,6 +325,20 @@ impl Porter {
         Ok(())
     }
 
+    /// Locks of three kinds at once, the last one in strict turns.
+    async fn set(&mut self) -> Result<(), LockError> {
+        let names = [self.name(), self.name()];
+        let [plain, fair] = names.map(|name| self.masters.red_lock(name.clone()).fenced(is_fenced(&name)));
+        let set = plain
+            .and(self.masters.red_lock(DATA).read())
+            .and(fair.fair())
+            .wait(PATIENCE);
+        let guard = set.lock().await.map_err(|refused| refused.error)?;
+        self.think(2).await;
+        let _ = guard.unlock().await;
+        Ok(())
+    }
+
     /// A job of a few, which is mostly done already. Its mark is gone soon.
     async fn once(&mut self) -> Result<(), LockError> {
         let name = format!("job:{}", self.rng.random_range(0..20));
@@ -327,7 +380,8 @@ fn is_fenced(name: &str) -> bool {
 
 impl fmt::Display for Told {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} {}", self.pairs, self.wrong, self.tasks)
+        let (from, to) = self.longest;
+        write!(f, "{} {} {} {from} {to}", self.pairs, self.wrong, self.tasks)
     }
 }
 
@@ -339,9 +393,14 @@ impl FromStr for Told {
             .split(' ')
             .map(|word| word.parse().with_context(|| format!("'{line}'")))
             .collect::<Result<_>>()?;
-        let [pairs, wrong, tasks] = numbers[..] else {
-            bail!("a worker tells three numbers, not '{line}'");
+        let [pairs, wrong, tasks, from, to] = numbers[..] else {
+            bail!("a worker tells five numbers, not '{line}'");
         };
-        Ok(Self { pairs, wrong, tasks })
+        Ok(Self {
+            pairs,
+            wrong,
+            tasks,
+            longest: (from, to),
+        })
     }
 }

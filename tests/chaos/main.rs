@@ -8,6 +8,8 @@
 //!
 //! * `CHAOS=full`: several strikes each, and the table (`make chaos`)
 //! * `CHAOS=soak`: faults in turn and load all the while for `SOAK_MINUTES`, and each minute what grows (`make soak`)
+//! * `CHAOS=toxiproxy`: every toxic of Toxiproxy for `CHAOS_SECONDS` (60), and how long anybody waited. `TOXIPROXY` names
+//!   the server's program (`make chaos-toxiproxy`)
 //! * `CHAOS_SEED`, `CHAOS_ROUNDS` (strikes per history), `CHAOS_SECONDS` (new seeds until then),
 //!   `CHAOS_PARALLEL` (histories at a time), `CHAOS_ONLY` (a part of the faults' names)
 //! * `CHAOS_BREAK=1`: the workers' locks always succeed, and everything must go red
@@ -30,7 +32,11 @@ mod settings;
 mod soak;
 mod stage;
 mod timeline;
+mod toxic_run;
+mod toxics;
+mod toxiproxy;
 mod verdict;
+mod waits;
 mod witness;
 mod worker;
 
@@ -90,6 +96,8 @@ struct Campaign {
     full: bool,
     /// Instead of histories, one soak of so many minutes.
     soak: Option<u64>,
+    /// Instead of histories, one behind Toxiproxy.
+    toxiproxy: bool,
     compose: bool,
     seed: u64,
     rounds: usize,
@@ -101,11 +109,12 @@ struct Campaign {
 
 impl Campaign {
     fn from_env() -> Result<Self> {
-        let (full, soak) = match env::var("CHAOS").as_deref() {
-            Ok("full") => (true, None),
-            Ok("soak") => (true, Some(number("SOAK_MINUTES")?.unwrap_or(10))),
-            Ok("short") | Err(_) => (false, None),
-            Ok(other) => bail!("CHAOS is 'full', 'short' or 'soak', not '{other}'"),
+        let kind = env::var("CHAOS").unwrap_or_else(|_| "short".to_owned());
+        let (full, soak) = match kind.as_str() {
+            "full" => (true, None),
+            "soak" => (true, Some(number("SOAK_MINUTES")?.unwrap_or(10))),
+            "short" | "toxiproxy" => (false, None),
+            other => bail!("CHAOS is 'full', 'short', 'soak' or 'toxiproxy', not '{other}'"),
         };
         let compose = settings::on_containers();
         let strikes = match (full, compose) {
@@ -116,6 +125,7 @@ impl Campaign {
         Ok(Self {
             full,
             soak,
+            toxiproxy: kind == "toxiproxy",
             compose,
             seed: number("CHAOS_SEED")?.unwrap_or(1),
             rounds: usize::try_from(number("CHAOS_ROUNDS")?.unwrap_or(strikes))?,
@@ -178,6 +188,9 @@ fn campaign() -> Result<bool> {
         let rows: Vec<Row> = rows.iter().map(|(_, row)| *row).collect();
         return runtime.block_on(soak::soak(&rows, campaign.seed, minutes, campaign.broken));
     }
+    if campaign.toxiproxy {
+        return runtime.block_on(toxic_run::run(campaign.seed, campaign.least, campaign.broken));
+    }
     let lines = runtime.block_on(passes(&campaign, &rows));
     if campaign.full {
         println!("{}", report::table(&lines));
@@ -202,6 +215,8 @@ async fn passes(campaign: &Campaign, rows: &[(u64, Row)]) -> Vec<Line> {
                 rounds: campaign.rounds,
                 broken: campaign.broken,
                 load: 0,
+                patience: stage::PATIENCE,
+                toxiproxy: false,
             };
             async move {
                 let mut tries = 1;

@@ -20,7 +20,7 @@ use crate::history::{History, LONG, linearizable, words};
 use crate::load::{NAMES, Told};
 use crate::report::{self, Line};
 use crate::settings::{SetUp, WORKERS};
-use crate::stage::{Orders, Stage, lasts};
+use crate::stage::{Orders, PATIENCE, Stage, lasts};
 use crate::verdict::{Wrong, judge, verdict};
 use crate::witness::Witness;
 
@@ -81,6 +81,8 @@ pub async fn soak(rows: &[Row], seed: u64, minutes: u64, broken: bool) -> Result
         rounds: 0,
         broken,
         load: LOAD,
+        patience: PATIENCE,
+        toxiproxy: false,
     };
     let witness = Arc::new(Witness::start().await?);
     let mut outcome = Outcome {
@@ -151,7 +153,8 @@ async fn strikes<'a>(
     Ok(struck)
 }
 
-async fn ask_all(stage: &mut Stage, word: &str) -> Result<Vec<Told>> {
+/// Says a word to every worker; what they tell.
+pub async fn ask_all(stage: &mut Stage, word: &str) -> Result<Vec<Told>> {
     let asked = stage.workers.iter_mut().map(|worker| worker.ask(word));
     let answers = join_all(asked).await;
     answers.into_iter().map(|answer| answer?.parse()).collect()

@@ -15,6 +15,7 @@ use crate::crew::Worker;
 use crate::event::{Done, Micros, now};
 use crate::settings::{NODE_TIMEOUT, SetUp, WORKERS, on_containers};
 use crate::support::{Cluster, Proxy, Server};
+use crate::toxiproxy::Toxiproxy;
 use crate::witness::Witness;
 use crate::worker::{Duty, TASKS};
 
@@ -31,7 +32,14 @@ pub struct Orders {
     pub broken: bool,
     /// Tasks of every worker that lock and unlock beside those that tell the witness.
     pub load: usize,
+    /// Time for which the tasks that tell the witness wait for a lock.
+    pub patience: Duration,
+    /// The workers' links are those of a Toxiproxy.
+    pub toxiproxy: bool,
 }
+
+/// Of the tasks that tell the witness, unless their longest waits are looked for.
+pub const PATIENCE: Duration = Duration::from_secs(1);
 
 /// For somebody to be inside; longer than everybody's turn takes.
 const INSIDE_WITHIN: Duration = Duration::from_secs(10);
@@ -44,6 +52,8 @@ pub struct Stage {
     cluster: Option<Cluster>,
     /// By worker's place, then by master.
     ways: Vec<Vec<Proxy>>,
+    /// In place of the ways.
+    toxiproxy: Option<Toxiproxy>,
     pub workers: Vec<Worker>,
     pub witness: Arc<Witness>,
     pub rng: StdRng,
@@ -71,6 +81,7 @@ impl Stage {
             servers,
             cluster,
             ways: Vec::new(),
+            toxiproxy: None,
             workers: Vec::new(),
             witness,
             rng: StdRng::seed_from_u64(orders.seed),
@@ -86,6 +97,10 @@ impl Stage {
                 ways.push(Proxy::start(stage.server(master).port()).await);
             }
             stage.ways.push(ways);
+        }
+        if orders.toxiproxy {
+            let ports = (0..masters).map(|master| stage.server(master).port());
+            stage.toxiproxy = Some(Toxiproxy::start(WORKERS, ports.collect(), &mut stage.rng).await?);
         }
         stage.until_out_of_quarantine().await?;
         for place in 0..WORKERS {
@@ -179,6 +194,11 @@ impl Stage {
         &self.ways[place][master]
     }
 
+    /// The Toxiproxy of a history that has one.
+    pub fn toxiproxy(&self) -> Result<&Toxiproxy> {
+        self.toxiproxy.as_ref().context("a Toxiproxy")
+    }
+
     /// `n` masters, whichever.
     pub fn some(&mut self, n: usize) -> Vec<usize> {
         let mut all: Vec<usize> = (0..self.masters()).collect();
@@ -196,7 +216,10 @@ impl Stage {
     /// Starts a worker on the ways of `place`.
     pub fn hire(&mut self, place: usize) -> Result<()> {
         self.started += 1;
-        let urls: Vec<String> = self.ways[place].iter().map(Proxy::url).collect();
+        let urls: Vec<String> = match &self.toxiproxy {
+            Some(toxiproxy) => toxiproxy.urls(place),
+            None => self.ways[place].iter().map(Proxy::url).collect(),
+        };
         let duty = Duty {
             worker: self.started,
             witness: self.witness.address(),
@@ -204,6 +227,7 @@ impl Stage {
             seed: self.orders.seed,
             broken: self.orders.broken,
             load: self.orders.load,
+            patience: self.orders.patience,
         };
         let env = [
             ("MULTILOCK_NODES", urls.join(",")),

@@ -31,6 +31,7 @@ use crate::witness::BRIEF;
 pub const WORKER: &str = "chaos-worker";
 /// The tasks of every worker.
 pub const TASKS: usize = PLAIN_TASKS + 2;
+/// Of a wait for what is not a lock of the book.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// A worker may be started in the middle of a fault.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(30);
@@ -48,10 +49,12 @@ pub struct Duty {
     pub broken: bool,
     /// Tasks beside those that tell the witness.
     pub load: usize,
+    /// Time to wait for a lock.
+    pub patience: Duration,
 }
 
 impl Duty {
-    pub fn to_args(&self) -> [String; 7] {
+    pub fn to_args(&self) -> [String; 8] {
         [
             WORKER.to_owned(),
             self.worker.to_string(),
@@ -60,12 +63,13 @@ impl Duty {
             self.seed.to_string(),
             self.broken.to_string(),
             self.load.to_string(),
+            self.patience.as_millis().to_string(),
         ]
     }
 
     pub fn from_args(args: &[String]) -> Result<Self> {
-        let [worker, witness, lease, seed, broken, load] = args else {
-            bail!("a worker takes six arguments");
+        let [worker, witness, lease, seed, broken, load, patience] = args else {
+            bail!("a worker takes seven arguments");
         };
         Ok(Self {
             worker: worker.parse()?,
@@ -74,6 +78,7 @@ impl Duty {
             seed: seed.parse()?,
             broken: broken.parse()?,
             load: load.parse()?,
+            patience: Duration::from_millis(patience.parse()?),
         })
     }
 }
@@ -190,8 +195,8 @@ struct Term {
 }
 
 impl Term {
-    /// Leads within [`PATIENCE`], or stands no longer.
-    async fn begin(lock: MultiLock) -> Result<Self, (Refusal, String)> {
+    /// Leads within `patience`, or stands no longer.
+    async fn begin(lock: MultiLock, patience: Duration) -> Result<Self, (Refusal, String)> {
         let over = CancellationToken::new();
         let (to, mut terms) = mpsc::unbounded_channel();
         let (stop, ends) = (over.clone(), over.clone());
@@ -223,7 +228,7 @@ impl Term {
                 }),
             }
         };
-        let leadership = match timeout(PATIENCE, first).await {
+        let leadership = match timeout(patience, first).await {
             Ok(first) => first?,
             Err(_) => return Err((Refusal::Waited, String::new())),
         };
@@ -376,7 +381,10 @@ impl Teller {
             return Ok(Grip::Nothing { token, until });
         }
         if self.task == PERMITS_TASK {
-            let lock = self.masters.permits(PERMITS.0, PERMITS.1).wait(PATIENCE);
+            let lock = self
+                .masters
+                .permits(PERMITS.0, PERMITS.1)
+                .wait(self.duty.patience);
             let lock = if self.rng.random_bool(0.5) {
                 lock
             } else {
@@ -391,7 +399,7 @@ impl Teller {
             Policy::Multi => self.masters.multi_lock(names),
         };
         if self.task == 0 && self.rng.random_bool(0.3) {
-            return Term::begin(lock).await.map(Grip::Leads);
+            return Term::begin(lock, self.duty.patience).await.map(Grip::Leads);
         }
         // Half of the holds are renewed, half have a lease that ends. Of those that are renewed half stay with the client.
         let is_renewed = self.rng.random_bool(0.5);
@@ -403,7 +411,7 @@ impl Teller {
         };
         let lock = if is_sticky { lock.sticky() } else { lock };
         let waits = ![1, PLAIN_TASKS + 1].contains(&self.task) || self.rng.random_bool(0.5);
-        let lock = lock.wait(PATIENCE);
+        let lock = lock.wait(self.duty.patience);
         let taken = match (wanted.layout, wanted.mode) {
             (Layout::ReadWrite, Mode::Shared) => lock_or_try(lock.read(), waits).await.map(Grip::Reads),
             (Layout::ReadWrite, Mode::Exclusive) => lock_or_try(lock.write(), waits).await.map(Grip::Guard),

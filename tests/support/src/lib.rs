@@ -28,7 +28,7 @@ mod locks;
 pub mod native;
 mod proxy;
 mod server;
-mod spawn;
+pub mod spawn;
 mod stand_in;
 
 #[cfg(feature = "authority")]

@@ -1,0 +1,39 @@
+#!/bin/sh
+# Makes sure that Toxiproxy's server is there, and prints the path of its program: what TOXIPROXY names, a `toxiproxy-server`
+# of this machine, or one that is built from the Go module into target/toxiproxy.
+#   scripts/toxiproxy.sh [--may-be-missing]      (ends with 75 and a remark if the module cannot be had)
+set -eu
+cd "$(dirname "$0")/.."
+
+module=github.com/Shopify/toxiproxy/v2/cmd/server
+version=v2.12.0
+
+if [ -n "${TOXIPROXY:-}" ]; then
+    if ! command -v "$TOXIPROXY"; then
+        echo "toxiproxy.sh: TOXIPROXY names '$TOXIPROXY', which is no program" >&2
+        exit 1
+    fi
+    exit 0
+fi
+if command -v toxiproxy-server; then
+    exit 0
+fi
+mkdir -p "${CARGO_TARGET_DIR:-target}/toxiproxy"
+into=$(cd "${CARGO_TARGET_DIR:-target}/toxiproxy" && pwd)
+if [ ! -x "$into/$version/server" ]; then
+    log=$(mktemp)
+    trap 'rm -f "$log"' EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+    go=$(scripts/install-go.sh)
+    if ! env PATH="$go:$PATH" GOTOOLCHAIN=local GOBIN="$into/$version" go install "$module@$version" >"$log" 2>&1; then
+        if [ "${1:-}" = --may-be-missing ]; then
+            echo "Toxiproxy cannot be had from the module proxy: its faults are left out (TOXIPROXY may name its server)" >&2
+            exit 75
+        fi
+        cat "$log" >&2
+        echo "toxiproxy.sh: Go could not get $module from the module proxy; TOXIPROXY may name the server's program" >&2
+        exit 1
+    fi
+fi
+echo "$into/$version/server"
