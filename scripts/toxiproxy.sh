@@ -7,6 +7,8 @@ cd "$(dirname "$0")/.."
 
 module=github.com/Shopify/toxiproxy/v2/cmd/server
 version=v2.12.0
+may_be_missing=0
+[ "${1:-}" != --may-be-missing ] || may_be_missing=1
 
 if [ -n "${TOXIPROXY:-}" ]; then
     if ! command -v "$TOXIPROXY"; then
@@ -25,15 +27,18 @@ if [ ! -x "$into/$version/server" ]; then
     trap 'rm -f "$log"' EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM
-    go=$(scripts/install-go.sh)
-    if ! env PATH="$go:$PATH" GOTOOLCHAIN=local GOBIN="$into/$version" go install "$module@$version" >"$log" 2>&1; then
-        if [ "${1:-}" = --may-be-missing ]; then
-            echo "Toxiproxy cannot be had from the module proxy: its faults are left out (TOXIPROXY may name its server)" >&2
+    # Ends the script: 75 where the tool may be missing.
+    missing() {
+        if [ "$may_be_missing" = 1 ]; then
+            echo "Toxiproxy cannot be had ($1): its faults are left out; TOXIPROXY may name its server" >&2
             exit 75
         fi
         cat "$log" >&2
-        echo "toxiproxy.sh: Go could not get $module from the module proxy; TOXIPROXY may name the server's program" >&2
+        echo "toxiproxy.sh: $1; TOXIPROXY may name the server's program" >&2
         exit 1
-    fi
+    }
+    go=$(scripts/install-go.sh 2>"$log") || missing "Go is missing"
+    env PATH="$go:$PATH" GOTOOLCHAIN=local GOBIN="$into/$version" go install "$module@$version" >"$log" 2>&1 ||
+        missing "the module proxy does not give $module"
 fi
 echo "$into/$version/server"

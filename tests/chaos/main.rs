@@ -92,12 +92,18 @@ fn wanted(args: &[String]) -> bool {
     filters.is_empty() || filters.iter().any(|filter| "chaos".contains(filter))
 }
 
+/// What there may be instead of histories of one fault each.
+#[derive(Clone, Copy)]
+enum Long {
+    /// A soak of so many minutes.
+    Soak(u64),
+    /// One history behind Toxiproxy.
+    Toxiproxy,
+}
+
 struct Campaign {
     full: bool,
-    /// Instead of histories, one soak of so many minutes.
-    soak: Option<u64>,
-    /// Instead of histories, one behind Toxiproxy.
-    toxiproxy: bool,
+    long: Option<Long>,
     compose: bool,
     seed: u64,
     rounds: usize,
@@ -109,12 +115,12 @@ struct Campaign {
 
 impl Campaign {
     fn from_env() -> Result<Self> {
-        let kind = env::var("CHAOS").unwrap_or_else(|_| "short".to_owned());
-        let (full, soak) = match kind.as_str() {
-            "full" => (true, None),
-            "soak" => (true, Some(number("SOAK_MINUTES")?.unwrap_or(10))),
-            "short" | "toxiproxy" => (false, None),
-            other => bail!("CHAOS is 'full', 'short', 'soak' or 'toxiproxy', not '{other}'"),
+        let (full, long) = match env::var("CHAOS").as_deref() {
+            Ok("full") => (true, None),
+            Ok("soak") => (true, Some(Long::Soak(number("SOAK_MINUTES")?.unwrap_or(10)))),
+            Ok("toxiproxy") => (false, Some(Long::Toxiproxy)),
+            Ok("short") | Err(_) => (false, None),
+            Ok(other) => bail!("CHAOS is 'full', 'short', 'soak' or 'toxiproxy', not '{other}'"),
         };
         let compose = settings::on_containers();
         let strikes = match (full, compose) {
@@ -124,8 +130,7 @@ impl Campaign {
         };
         Ok(Self {
             full,
-            soak,
-            toxiproxy: kind == "toxiproxy",
+            long,
             compose,
             seed: number("CHAOS_SEED")?.unwrap_or(1),
             rounds: usize::try_from(number("CHAOS_ROUNDS")?.unwrap_or(strikes))?,
@@ -184,12 +189,15 @@ fn campaign() -> Result<bool> {
         }
     }));
     // Histories run on this thread, so that it is the parent of the workers, which end with it.
-    if let Some(minutes) = campaign.soak {
-        let rows: Vec<Row> = rows.iter().map(|(_, row)| *row).collect();
-        return runtime.block_on(soak::soak(&rows, campaign.seed, minutes, campaign.broken));
-    }
-    if campaign.toxiproxy {
-        return runtime.block_on(toxic_run::run(campaign.seed, campaign.least, campaign.broken));
+    match campaign.long {
+        Some(Long::Soak(minutes)) => {
+            let rows: Vec<Row> = rows.iter().map(|(_, row)| *row).collect();
+            return runtime.block_on(soak::soak(&rows, campaign.seed, minutes, campaign.broken));
+        }
+        Some(Long::Toxiproxy) => {
+            return runtime.block_on(toxic_run::run(campaign.seed, campaign.least, campaign.broken));
+        }
+        None => {}
     }
     let lines = runtime.block_on(passes(&campaign, &rows));
     if campaign.full {

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use multilock::{
-    Closing, Leadership, LockError, Masters, MultiLock, MultiLockGuard, Once, Permit, RunError, Shared,
-    UnlockError,
+    Closing, Leadership, LockError, Masters, MastersBuilder, MultiLock, MultiLockGuard, Once, Permit,
+    RunError, Shared, UnlockError,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -93,14 +93,7 @@ pub fn work(duty: &Duty) -> Result<()> {
 }
 
 async fn all_tasks(duty: &Duty) -> Result<()> {
-    let begun = Instant::now();
-    let masters = loop {
-        match Masters::from_env().await {
-            Ok(masters) => break masters,
-            Err(error) if begun.elapsed() > CONNECTED_WITHIN => return Err(error.into()),
-            Err(_) => sleep(Duration::from_millis(50)).await,
-        }
-    };
+    let masters = connect(duty).await?;
     let turns = Turns::default();
     let mut tasks = JoinSet::new();
     for task in 0..TASKS {
@@ -114,6 +107,22 @@ async fn all_tasks(duty: &Duty) -> Result<()> {
     drop(load);
     masters.close(Closing::Release).await;
     Ok(())
+}
+
+async fn connect(duty: &Duty) -> Result<Masters> {
+    if duty.patience > PATIENCE {
+        // The first waits begin before any master's clock is known.
+        let builder = MastersBuilder::from_variables(|name| std::env::var(name).ok())?;
+        return Ok(builder.connect_lazy()?);
+    }
+    let begun = Instant::now();
+    loop {
+        match Masters::from_env().await {
+            Ok(masters) => return Ok(masters),
+            Err(error) if begun.elapsed() > CONNECTED_WITHIN => return Err(error.into()),
+            Err(_) => sleep(Duration::from_millis(50)).await,
+        }
+    }
 }
 
 /// A guard, or what a broken lock gives.
