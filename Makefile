@@ -6,7 +6,7 @@ export CARGO_TERM_QUIET := true
 DEMO_ARGS := $(if $(NODES),--nodes '$(NODES)') $(if $(BREAK),--break-lock) $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check both test-native test-loaded test-compose test-servers sim scale loom fuzz mutants chaos soak chaos-toxiproxy run-toxiproxy experiment-pauses model instructions lint docs
+.PHONY: help demo test check both test-native test-loaded test-compose test-servers sim scale loom fuzz mutants chaos soak chaos-toxiproxy experiment-pauses model instructions lint docs
 .PHONY: powerset deny advisories minimal-versions msrv platforms semver package
 .PHONY: alerts monitoring test-build check-build run-on-servers run-on-servers-and-chaos run-in-containers run-computing run-simulation run-schedules run-chaos run-builds run-models bench bench-quick bench-report bench-lint beside cluster-up cluster-down need-cargo
 
@@ -140,11 +140,6 @@ chaos-toxiproxy: need-cargo ## Every toxic of Toxiproxy for SECONDS (180), with 
 	@scripts/install-redis.sh
 	@TOXIPROXY=$$(scripts/toxiproxy.sh) && export TOXIPROXY && MULTILOCK_TEST_CLUSTER=native CHAOS=toxiproxy \
 		CHAOS_SECONDS=$(or $(SECONDS),180) $(CARGO_TEST) --test chaos
-
-# A minute, where the Go module can be had.
-run-toxiproxy:
-	@TOXIPROXY=$$(scripts/toxiproxy.sh --may-be-missing) || { code=$$?; [ $$code = 75 ] && exit 0; exit $$code; }; \
-		export TOXIPROXY; MULTILOCK_TEST_CLUSTER=native CHAOS=toxiproxy CHAOS_SECONDS=60 $(CARGO_TEST) --test chaos
 
 soak: need-cargo ## Faults in turn and load for MINUTES (10), and each minute what grows (CHAOS_SEED)
 	@scripts/install-redis.sh
