@@ -38,8 +38,9 @@ impl Keeper {
         // The age was read after `begun`. If it is no longer than the time from the last missed grant to `begun`, another
         // client has had the memory count from after that.
         let missed = |age| missed_until.is_some_and(|until| begun.saturating_duration_since(until) < age);
-        if let Some(record) = &peer.record
-            && let Some(age) = record.age(run.as_deref(), peer.clock_us)
+        let record = peer.record.as_ref();
+        let counted = record.and_then(|record| Some((record, record.age(run.as_deref(), peer.clock_us)?)));
+        if let Some((record, age)) = counted
             && !missed(age)
         {
             return Ok(Memory {
@@ -48,11 +49,13 @@ impl Keeper {
                 record: Arc::clone(record.text()),
             });
         }
+        // Where no memory counted at the look, one that counts by now was recorded after it.
+        let anew = counted.is_some();
         let within = self.context.connect_timeout;
         let end = Instant::now() + within;
         await_others(membership, end).await;
         membership.check()?;
-        let request = calls::introduce(membership.listed(), run.as_deref(), missed_until.is_some());
+        let request = calls::introduce(membership.listed(), run.as_deref(), anew);
         // The wait for the other masters may have used up the time.
         let end = end.max(Instant::now() + self.context.node_timeout);
         let answer = timeout_at(end, ask(&*connection.wire, &request)).await;

@@ -460,7 +460,7 @@ pub(crate) fn introduce(set: MasterSet, run: Option<&str>, anew: bool) -> Arc<Re
     call.number(set.masters as u64);
     call.word(run.unwrap_or(HIDDEN));
     // A hidden run needs no flag: the memory counts from now on for every client that asks.
-    call.flag(anew && run.is_some());
+    call.flag(anew);
     if let Some(longest) = set.for_tests {
         call.ms(longest);
     }
