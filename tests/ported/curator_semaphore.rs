@@ -12,7 +12,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{sleep, timeout};
 
 use crate::memory::{connect, connect_leasing, ms, queues, settle};
-use crate::steps::{Room, clients, is_timed_out, waiting};
+use crate::steps::{Room, clients, is_timed_out, wait_in_vain, waiting};
 
 const WAITING: Duration = Duration::from_secs(10);
 
@@ -80,7 +80,7 @@ async fn test_client_close() {
     let other = two.permits("/test", 1).wait(WAITING);
     drop(other.lock().await.expect("free"));
     let held = one.permits("/test", 1).wait(WAITING).lock().await.expect("free");
-    assert!(is_timed_out(&other.clone().wait(ms(100)).lock().await));
+    assert!(is_timed_out(&wait_in_vain(other.clone().wait(ms(100))).await));
     let closed = one.close(Closing::Release).await;
     assert_eq!((closed.released, closed.unconfirmed), (1, 0));
     assert!(!held.is_valid());
@@ -217,7 +217,7 @@ async fn test_simple() {
     let masters = connect(&Cluster::new(3)).await;
     let semaphore = masters.permits("/test", 1).wait(WAITING);
     let _held = semaphore.lock().await.expect("free");
-    let second = semaphore.lock().await;
+    let second = wait_in_vain(semaphore).await;
     assert!(is_timed_out(&second), "{second:?}");
 }
 
@@ -230,7 +230,7 @@ async fn test_simple_2() {
     for _ in 0..3 {
         permits.push(semaphore().lock().await.expect("free"));
     }
-    assert!(is_timed_out(&semaphore().lock().await));
+    assert!(is_timed_out(&wait_in_vain(semaphore()).await));
     let seat = permits[0].seat();
     permits.remove(0).unlock().await.expect("held");
     assert_eq!(semaphore().lock().await.expect("one is free").seat(), seat);

@@ -22,8 +22,14 @@ pub(crate) fn is_contended<T>(tried: &Result<T, LockError>) -> bool {
     matches!(tried, Err(LockError::Contended { .. }))
 }
 
-pub(crate) fn is_timed_out<T>(tried: &Result<T, LockError>) -> bool {
-    matches!(tried, Err(LockError::TimedOut { .. }))
+/// Waits for a lock that is held, and returns how that ended. Panics if it does not end.
+pub(crate) async fn wait_in_vain<M: Mode>(lock: MultiLock<M>) -> Result<MultiLockGuard<M>, LockError> {
+    let waited = tokio::time::timeout(Duration::from_secs(60), lock.lock()).await;
+    waited.expect("the wait has an end")
+}
+
+pub(crate) fn is_timed_out<T>(waited: &Result<T, LockError>) -> bool {
+    matches!(waited, Err(LockError::TimedOut { .. }))
 }
 
 /// Waits for a lock in a task of its own.

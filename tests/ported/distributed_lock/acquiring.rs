@@ -8,7 +8,7 @@ use multilock::{CancellationToken, LockError, MultiLock, Unlocked};
 use tokio::time::{Instant, timeout};
 
 use crate::memory::{connect, executed, ms, queues, settle};
-use crate::steps::{Room, clients, is_contended, is_timed_out, locks, waiting};
+use crate::steps::{Room, clients, is_contended, is_timed_out, locks, wait_in_vain, waiting};
 
 /// `BasicTest`: by dropping guards, which is what a synchronous `Dispose` is here.
 #[tokio::test(start_paused = true)]
@@ -40,10 +40,8 @@ async fn basic_async_test() {
 
 /// Whether an option of this name is refused, before any master is asked.
 async fn is_refused(lock: MultiLock, option: &str) -> bool {
-    let (tried, waited) = (lock.try_lock().await, lock.lock().await);
-    let names_it =
-        |error: &LockError| matches!(error, LockError::Invalid(invalid) if invalid.field == option);
-    tried.is_err_and(|error| names_it(&error)) && waited.is_err_and(|error| names_it(&error))
+    let names_it = |error: LockError| matches!(error, LockError::Invalid(invalid) if invalid.field == option);
+    lock.try_lock().await.is_err_and(names_it) && lock.lock().await.is_err_and(names_it)
 }
 
 /// `TestBadArguments`. A `Duration` is never negative, and the longest wait is as good as one without an end.
@@ -93,7 +91,7 @@ async fn test_timeouts() {
         assert!(is_contended(&tried) && begun.elapsed() < ms(50));
         for lock in [masters.red_lock("lock"), masters.multi_lock("lock")] {
             let begun = Instant::now();
-            let waited = lock.wait(ms(200)).lock().await;
+            let waited = wait_in_vain(lock.wait(ms(200))).await;
             assert!(is_timed_out(&waited), "{waited:?}");
             let elapsed = begun.elapsed();
             assert!((ms(200)..ms(300)).contains(&elapsed), "{elapsed:?}");

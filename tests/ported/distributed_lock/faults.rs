@@ -5,7 +5,7 @@ use multilock::{LockError, Masters, NodeVote, Quarantine, UnlockError, Votes};
 use tokio::time::{Instant, sleep};
 
 use crate::memory::{connect, connect_leasing, ms, settle};
-use crate::steps::{is_contended, locks, waiting};
+use crate::steps::{is_contended, locks, wait_in_vain, waiting};
 
 const FAULT: &str = "BUSY a fault of this database";
 
@@ -87,7 +87,7 @@ async fn test_half_faulting_databases_cause_acquire_to_throw() {
     let lock = masters.red_lock("lock");
     assert!(tells_of_faults(&lock.try_lock().await, 1));
     let begun = Instant::now();
-    let waited = lock.wait(ms(10_000)).lock().await;
+    let waited = wait_in_vain(lock.wait(ms(10_000))).await;
     let Err(LockError::TimedOut { last: Some(last), .. }) = waited else {
         panic!("{waited:?}")
     };

@@ -8,16 +8,16 @@ use multilock::{LockError, Masters};
 use multilock_test_support::{Server, WITHIN, child, is_child, three, within};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::steps::waiting;
+use crate::steps::{wait_in_vain, waiting};
 
 /// Lease of the other process: its lock is free that long after its end at the latest.
-const LEASE: Duration = Duration::from_secs(3);
+const LEASE: Duration = Duration::from_secs(5);
 
 async fn connect(urls: impl IntoIterator<Item = String>) -> Masters {
     let builder = Masters::builder().nodes(urls).lease(LEASE);
     // The masters of a test have just been started, and the machine may be busy.
     let builder = builder.quarantine(multilock::Quarantine::Off);
-    let connecting = builder.node_timeout(Duration::from_millis(400)).connect();
+    let connecting = builder.node_timeout(Duration::from_millis(800)).connect();
     connecting.await.expect("masters that can be used")
 }
 
@@ -104,7 +104,7 @@ async fn test_cross_process() {
     let masters = connect(servers.iter().map(Server::url)).await;
     let lock = masters.red_lock("cross-process");
     // Longer than the lease: it is renewed there.
-    let refused = lock.clone().wait(LEASE + LEASE / 2).lock().await;
+    let refused = wait_in_vain(lock.clone().wait(LEASE + LEASE / 2)).await;
     assert!(matches!(refused, Err(LockError::TimedOut { .. })), "{refused:?}");
     taker.order("done");
     let guard = within("it is released", lock.lock()).await.expect("free");

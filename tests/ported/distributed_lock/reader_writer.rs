@@ -52,8 +52,8 @@ async fn test_writer_trumps_reader() {
 }
 
 async fn is_refused<M: multilock::Mode>(lock: MultiLock<M>) -> bool {
-    let (tried, waited) = (lock.try_lock().await, lock.lock().await);
-    matches!(tried, Err(LockError::Invalid(_))) && matches!(waited, Err(LockError::Invalid(_)))
+    let is_invalid = |error| matches!(error, LockError::Invalid(_));
+    lock.try_lock().await.is_err_and(is_invalid) && lock.lock().await.is_err_and(is_invalid)
 }
 
 /// `TestReaderWriterLockBadArguments`: as `TestBadArguments`, in both modes.
