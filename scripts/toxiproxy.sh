@@ -1,14 +1,11 @@
 #!/bin/sh
 # Makes sure that Toxiproxy's server is there, and prints the path of its program: what TOXIPROXY names, a `toxiproxy-server`
 # of this machine, or one that is built from the Go module into target/toxiproxy.
-#   scripts/toxiproxy.sh [--may-be-missing]      (ends with 75 and a remark if the module cannot be had)
 set -eu
 cd "$(dirname "$0")/.."
 
 module=github.com/Shopify/toxiproxy/v2/cmd/server
 version=v2.12.0
-may_be_missing=0
-[ "${1:-}" != --may-be-missing ] || may_be_missing=1
 
 if [ -n "${TOXIPROXY:-}" ]; then
     if ! command -v "$TOXIPROXY"; then
@@ -27,12 +24,7 @@ if [ ! -x "$into/$version/server" ]; then
     trap 'rm -f "$log"' EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM
-    # Ends the script: 75 where the tool may be missing.
     missing() {
-        if [ "$may_be_missing" = 1 ]; then
-            echo "Toxiproxy cannot be had ($1): its faults are left out; TOXIPROXY may name its server" >&2
-            exit 75
-        fi
         cat "$log" >&2
         echo "toxiproxy.sh: $1; TOXIPROXY may name the server's program" >&2
         exit 1

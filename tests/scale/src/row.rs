@@ -1,9 +1,11 @@
 //! The figures of one run: as a line between processes, and as a row of the table.
 
+use serde::{Deserialize, Serialize};
+
 use crate::setting::Setting;
 
 /// Figures of one run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct Row {
     pub(crate) grants: u64,
     pub(crate) timed_out: u64,
@@ -30,65 +32,14 @@ pub(crate) const HEADER: &str = "\
 |--:|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|";
 
 impl Row {
-    fn numbers(&self) -> [u64; 14] {
-        [
-            self.grants,
-            self.timed_out,
-            self.unreachable,
-            self.lost,
-            self.wait_p50_us,
-            self.wait_p99_us,
-            self.wait_max_us,
-            self.scripts,
-            self.most_pending,
-            self.connected_kib,
-            self.ended_kib,
-            self.meetings,
-            self.left,
-            self.strikes,
-        ]
-    }
-
     /// The figures in one line.
     pub(crate) fn to_line(&self) -> String {
-        self.numbers().map(|number| number.to_string()).join(" ")
+        serde_json::to_string(self).expect("numbers alone")
     }
 
     /// Takes in that line.
     pub(crate) fn of_line(line: &str) -> Option<Self> {
-        let numbers: Vec<u64> = line.split(' ').map(str::parse).collect::<Result<_, _>>().ok()?;
-        let [
-            grants,
-            timed_out,
-            unreachable,
-            lost,
-            wait_p50_us,
-            wait_p99_us,
-            wait_max_us,
-            scripts,
-            most_pending,
-            connected_kib,
-            ended_kib,
-            meetings,
-            left,
-            strikes,
-        ] = numbers.try_into().ok()?;
-        Some(Self {
-            grants,
-            timed_out,
-            unreachable,
-            lost,
-            wait_p50_us,
-            wait_p99_us,
-            wait_max_us,
-            scripts,
-            most_pending,
-            connected_kib,
-            ended_kib,
-            meetings,
-            left,
-            strikes,
-        })
+        serde_json::from_str(line).ok()
     }
 
     /// Whether the run broke a promise, or shows nothing of its fault.
