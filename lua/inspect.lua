@@ -3,8 +3,8 @@
 -- KEYS  for each name: the name, its queue, its readers' queue, its readers, its fence
 -- Returns {stamp, report 1, report 2, ...}: stamp is the master's wall clock in microseconds, and each
 -- report is {type, ms left, waiters, waiters that want to read, fence, first waiter, ...}: the fence is the largest token
--- that was accepted, or an empty word, and the first waiter is the one with the least ticket, with its label, or an empty
--- word. They are followed by
+-- that was accepted, or an empty word, and the first waiter is the one with the least ticket, with its label and that
+-- ticket, or an empty word. They are followed by
 --   field 1, count 1, label 1, field 2, ...  for a hash of at most 1024 fields; a label is that of the owner
 --                                            (labels.lua), or empty. For a name that clients of this crate read, the readers with a
 --                                            current lease follow, as fields with the ms at which it ends; with more
@@ -36,14 +36,14 @@ local function texts_of(key, its_readers)
   return texts
 end
 
--- The waiter of both queues that has waited for longest, and its label.
+-- The waiter of both queues that has waited for longest, its label and its ticket.
 local function first_of(queue, readers_queue)
   local first, ticket
   for _, one in ipairs({queue, readers_queue}) do
     local head = redis.pcall('zrange', one, 0, 0, 'withscores')
     if head[1] and (not ticket or tonumber(head[2]) < ticket) then first, ticket = head[1], tonumber(head[2]) end
   end
-  return first and {first, label_of(first)} or ''
+  return first and {first, label_of(first), ticket} or ''
 end
 
 for i = 1, #KEYS, 5 do

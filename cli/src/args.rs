@@ -1,6 +1,7 @@
 //! The arguments of the command, and the variables of its environment.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -33,6 +34,7 @@ pub(crate) enum Verb {
     Watch(WatchArgs),
     ForceRelease(ForceArgs),
     ForgetDone(ForgetArgs),
+    Console(ConsoleArgs),
     Doctor(DoctorArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
@@ -319,6 +321,26 @@ pub(crate) struct ForgetArgs {
     /// Without asking
     #[arg(long)]
     pub(crate) yes: bool,
+}
+
+/// Show the masters and their locks on a web page
+///
+/// The masters are asked once a second at most, however many look, and not at all when nobody does. Without --allow-force the page
+/// changes nothing.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ConsoleArgs {
+    /// Address of the page. An address that other hosts reach needs --token-file
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7411")]
+    pub(crate) listen: SocketAddr,
+    /// A host name of the page, beside localhost and addresses: other names are refused
+    #[arg(long = "host", value_name = "NAME")]
+    pub(crate) hosts: Vec<String>,
+    /// A file with a token, 16 characters or more, which each viewer has to give
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// Let viewers take locks away from their holders
+    #[arg(long)]
+    pub(crate) allow_force: bool,
 }
 
 /// Examine every master, and say what is wrong and what to do

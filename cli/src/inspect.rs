@@ -139,6 +139,7 @@ fn is_closed(output: &impl AsFd) -> bool {
 /// Part of the state with changes that are printed. A renewal does not change this part.
 fn what_counts(line: &Value) -> Value {
     let mut state = line.clone();
+    state["first_waits_ms"] = Value::Null;
     for node in state["nodes"].as_array_mut().into_iter().flatten() {
         node["expires_in_ms"] = Value::Null;
         node["quarantine_ms"] = node["quarantine_ms"].is_null().into();

@@ -73,14 +73,20 @@ fn row(lock: &Inspection) -> [String; 9] {
         lock.fence.map_or(String::new(), |fence| fence.to_string()),
         format!("{on} of {}", lock.nodes.len()),
         lock.waiting.to_string(),
-        lock.first_waiting
-            .as_ref()
-            .map_or(String::new(), ToString::to_string),
+        first_waiting(lock),
     ]
 }
 
+/// The next waiter, and for how long it has waited.
+fn first_waiting(lock: &Inspection) -> String {
+    match (&lock.first_waiting, lock.first_waits) {
+        (Some(waiter), Some(waits)) => format!("{waiter}, for {}", Rough(waits)),
+        _ => String::new(),
+    }
+}
+
 /// Time since the hold began: its token counts the microseconds since 1970. A renewal does not change it.
-fn age(lock: &Inspection) -> Option<Duration> {
+pub(crate) fn age(lock: &Inspection) -> Option<Duration> {
     let is_held = matches!(State::of(lock), State::Held | State::Read);
     let fence = lock.fence.filter(|_| is_held)?;
     let begun = SystemTime::UNIX_EPOCH + Duration::from_micros(fence.get());

@@ -4,8 +4,9 @@
 #[cfg(unix)]
 mod args;
 #[cfg(unix)]
-#[cfg(unix)]
 mod connect;
+#[cfg(unix)]
+mod console;
 #[cfg(unix)]
 mod doctor;
 #[cfg(unix)]
@@ -122,6 +123,9 @@ async fn look_after(args: &Args, voice: Voice) -> Result<u8, Failure> {
     }
     if let Verb::WaitReady(wait) = &args.verb {
         return wait_ready::wait_ready(wait, &args.masters).await;
+    }
+    if let Verb::Console(console) = &args.verb {
+        return console::console(console, &args.masters).await;
     }
     let masters = connect_for_a_look(&args.masters).await?;
     match &args.verb {

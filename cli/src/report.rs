@@ -195,6 +195,7 @@ pub(crate) fn as_json(name: &Inspection) -> Value {
         "waiting": name.waiting,
         "waiting_to_read": name.waiting_to_read,
         "first_waiting": name.first_waiting.as_ref().map(ToString::to_string),
+        "first_waits_ms": name.first_waits.map(ms),
         "fence": name.fence.map(FencingToken::get),
         "nodes": nodes,
     })

@@ -101,6 +101,8 @@ pub struct Inspection {
     pub waiting_to_read: u64,
     /// Waiter with the least ticket that a master knows: it is to have the name next. Its client may have ended.
     pub first_waiting: Option<Holder>,
+    /// Time for which that waiter has waited, by the master's clock. A `try_lock` beside an idle grant has waited for none.
+    pub first_waits: Option<Duration>,
     /// Largest fencing token that any master has accepted for the name in the last two minutes, or since the name is held: at
     /// most some thousand above that of the present hold, which may have more tokens left. A token counts the microseconds since
     /// 1970 at which its hold began, by the masters' clocks. `None` if no hold had a token.
@@ -142,8 +144,14 @@ pub(crate) async fn inspect(
         most.map_or((0, 0), |entry| (entry.waiting, entry.waiting_to_read))
     };
     let first_waiting = |index: usize| {
-        let first = entries(index).find_map(|entry| entry.first_waiting.as_ref());
-        first.map(|(waiter, facts)| Holder::new(waiter.as_str(), facts.label.clone()))
+        let reports = sights.iter().flatten();
+        let waiters = reports.filter_map(|report| {
+            let first = report.entries[index].first_waiting.as_ref()?;
+            let waits = Duration::from_micros(report.clock_us.saturating_sub(first.ticket));
+            let waiter = Holder::new(first.waiter.as_str(), first.facts.label.clone());
+            Some((first.ticket, waiter, waits))
+        });
+        waiters.min_by_key(|(ticket, ..)| *ticket)
     };
     let fence = |index: usize| entries(index).filter_map(|entry| entry.fence).max();
     let quarantined = quarantined(pool);
@@ -151,21 +159,26 @@ pub(crate) async fn inspect(
         .iter()
         .enumerate()
         .map(|(index, name)| (index, name, states(index), waiting(index)))
-        .map(|(index, name, states, (waiting, waiting_to_read))| Inspection {
-            first_waiting: first_waiting(index),
-            fence: fence(index),
-            waiting,
-            waiting_to_read,
-            readers: readers(&states, needed),
-            name: pool.config.namespace.own(name).to_owned(),
-            quarantined: quarantined.clone(),
-            agreed: agreed(&states, needed),
-            nodes: pool
-                .slots
-                .iter()
-                .map(|slot| Arc::clone(slot.label()))
-                .zip(states)
-                .collect(),
+        .map(|(index, name, states, (waiting, waiting_to_read))| {
+            let (first_waiting, first_waits) =
+                first_waiting(index).map_or((None, None), |(_, waiter, waits)| (Some(waiter), Some(waits)));
+            Inspection {
+                first_waiting,
+                first_waits,
+                fence: fence(index),
+                waiting,
+                waiting_to_read,
+                readers: readers(&states, needed),
+                name: pool.config.namespace.own(name).to_owned(),
+                quarantined: quarantined.clone(),
+                agreed: agreed(&states, needed),
+                nodes: pool
+                    .slots
+                    .iter()
+                    .map(|slot| Arc::clone(slot.label()))
+                    .zip(states)
+                    .collect(),
+            }
         })
         .collect()
 }

@@ -189,12 +189,22 @@ pub(crate) struct StoredName {
     pub(crate) waiting_to_read: u64,
     /// Largest token that the master has accepted for the name.
     pub(crate) fence: Option<FencingToken>,
-    /// Waiter with the least ticket, and its client as people know it.
-    pub(crate) first_waiting: Option<(String, HolderFacts)>,
+    /// Waiter with the least ticket.
+    pub(crate) first_waiting: Option<FirstWaiting>,
     /// Fields of a hash.
     pub(crate) fields: Vec<FieldEntry>,
     /// Digest of a string's value.
     pub(crate) digest: Option<String>,
+}
+
+/// First waiter of a name's queues.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FirstWaiting {
+    pub(crate) waiter: String,
+    /// Its client as people know it.
+    pub(crate) facts: HolderFacts,
+    /// Microseconds by the masters' clocks at which it began to wait.
+    pub(crate) ticket: u64,
 }
 
 /// A field of a hash.
@@ -440,7 +450,16 @@ fn parse_entry(value: &Value) -> Option<StoredName> {
         waiting_to_read: u64::try_from(*to_read).ok()?,
         fence: whole_number(fence).map(FencingToken),
         first_waiting: match first_waiting {
-            Value::Array(parts) => Some((text(parts.first()?)?, parse_facts(parts.get(1)?))),
+            Value::Array(parts) => {
+                let [waiter, facts, Value::Int(ticket)] = parts.as_slice() else {
+                    return None;
+                };
+                Some(FirstWaiting {
+                    waiter: text(waiter)?,
+                    facts: parse_facts(facts),
+                    ticket: u64::try_from(*ticket).ok()?,
+                })
+            }
             _ => None,
         },
         fields,

@@ -43,6 +43,7 @@ async fn what_is_held_or_waited_for_is_listed_and_nothing_else() {
             .map(drop)
     });
     settle().await;
+    sleep(ms(700)).await;
     for master in cluster.iter() {
         master.command(&["HSET", "user:1", "name", "Ada"]).expect("set");
         master
@@ -69,6 +70,8 @@ async fn what_is_held_or_waited_for_is_listed_and_nothing_else() {
     for name in ["plain", "{eu}:a"] {
         assert_eq!(of(name).waiting, 1, "{name}");
         assert!(of(name).first_waiting.is_some(), "{name}");
+        let waits = of(name).first_waits.expect("a waiter");
+        assert!((ms(700)..ms(1500)).contains(&waits), "{waits:?}");
     }
     assert_eq!(names(&here, "{eu}*").await, ["{eu}:a"]);
     assert_eq!(names(&here, "plai[m-o]").await, ["plain"]);

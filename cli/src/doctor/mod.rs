@@ -10,7 +10,10 @@ mod together;
 mod watch;
 mod wording;
 
+use std::time::Duration;
+
 use multilock::{Examination, MastersBuilder};
+use serde_json::Value;
 
 use self::finding::{Finding, Severity};
 use self::watch::{Watched, watch};
@@ -27,7 +30,7 @@ struct Diagnosis {
 }
 
 pub(crate) async fn doctor(args: &DoctorArgs, masters: &MastersArgs, voice: Voice) -> Result<u8, Failure> {
-    let diagnosis = diagnose(masters.builder()?, args, voice).await?;
+    let diagnosis = diagnose(masters.builder()?, args.watch_for, voice).await?;
     let code = code(&diagnosis.findings, args.strict);
     if args.json {
         print(&format!("{:#}\n", json::of(&diagnosis, code)))?;
@@ -37,11 +40,18 @@ pub(crate) async fn doctor(args: &DoctorArgs, masters: &MastersArgs, voice: Voic
     Ok(code)
 }
 
-async fn diagnose(builder: MastersBuilder, args: &DoctorArgs, voice: Voice) -> Result<Diagnosis, Failure> {
+/// The report for programs.
+pub(crate) async fn report(builder: MastersBuilder, watch_for: Duration) -> Result<Value, Failure> {
+    let diagnosis = diagnose(builder, watch_for, Voice::Quiet).await?;
+    let code = code(&diagnosis.findings, false);
+    Ok(json::of(&diagnosis, code))
+}
+
+async fn diagnose(builder: MastersBuilder, watch_for: Duration, voice: Voice) -> Result<Diagnosis, Failure> {
     let masters = builder.clone().examine().await?;
     let mut line = LiveLine::begin(voice);
     let waiting = |left| line.draw(format_args!("clients are watched for {} more", Rough(left)));
-    let watched = watch(&builder, &masters, args.watch_for, waiting).await?;
+    let watched = watch(&builder, &masters, watch_for, waiting).await?;
     drop(line);
     let mut findings = together::findings(&masters);
     findings.extend(masters.iter().flat_map(master::findings));

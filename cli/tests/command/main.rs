@@ -1,6 +1,7 @@
 //! The command on real servers, which the tests start themselves, with real children.
 
 mod codes;
+mod console;
 mod crowd;
 mod doctor;
 mod incident;

@@ -142,11 +142,15 @@ fn what_a_master_keeps_is_read() {
         waiting: 2,
         waiting_to_read: 1,
         fence: Some(FencingToken(9)),
-        first_waiting: Some(("b:7".into(), labelled("billing@host:7"))),
+        first_waiting: Some(FirstWaiting {
+            waiter: "b:7".into(),
+            facts: labelled("billing@host:7"),
+            ticket: 5,
+        }),
         fields: Vec::new(),
         digest: None,
     };
-    let first = || Value::Array(vec![bulk("b:7"), bulk("billing@host:7")]);
+    let first = || Value::Array(vec![bulk("b:7"), bulk("billing@host:7"), Value::Int(5)]);
     let hash = [
         bulk("hash"),
         Value::Int(900),

@@ -1,0 +1,238 @@
+//! Decides whether a request is allowed.
+//!
+//! A page of another site can make a browser send requests here. Such a request has a foreign `Origin`. If the other site
+//! has its name resolved to this address, the request has a foreign `Host`.
+
+use std::fs;
+use std::hint::black_box;
+use std::net::IpAddr;
+
+use axum::http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderName, Method};
+
+use crate::args::ConsoleArgs;
+use crate::exit::{self, Failure};
+
+/// Cookie with the token.
+pub(super) const COOKIE_NAME: &str = "multilock_console";
+
+const SHORTEST_TOKEN: usize = 16;
+
+#[derive(Debug)]
+pub(super) struct Access {
+    hosts: Vec<String>,
+    token: Option<String>,
+}
+
+/// Reason why a request is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    Host,
+    Origin,
+    Token,
+}
+
+impl Access {
+    pub(super) fn of(args: &ConsoleArgs) -> Result<Self, Failure> {
+        let token = args.token_file.as_ref().map(|file| {
+            let text = fs::read_to_string(file).map_err(|error| error.to_string());
+            text.and_then(|text| checked(text.trim())).map_err(|why| {
+                let file = file.display();
+                Failure::new(
+                    exit::UNFIT,
+                    format_args!("--token-file: {file} ({why}) is not allowed; allowed: a file with a token of {SHORTEST_TOKEN} or more letters, digits and hyphens"),
+                )
+            })
+        });
+        let token = token.transpose()?;
+        if token.is_none() && !args.listen.ip().is_loopback() {
+            return Err(Failure::usage(format_args!(
+                "--listen: {} is not allowed without --token-file; allowed: an address of loopback",
+                args.listen
+            )));
+        }
+        Ok(Self {
+            hosts: args.hosts.clone(),
+            token,
+        })
+    }
+
+    /// Checks the host and the origin.
+    pub(super) fn check_source(&self, method: &Method, headers: &HeaderMap) -> Result<(), Refusal> {
+        let host = only(headers, &HOST).ok_or(Refusal::Host)?;
+        let authority: Authority = host.parse().map_err(|_| Refusal::Host)?;
+        if !self.is_own(authority.host()) {
+            return Err(Refusal::Host);
+        }
+        match only(headers, &ORIGIN) {
+            Some(origin) => {
+                let theirs = origin.split_once("://").map(|(_, authority)| authority);
+                if theirs == Some(host) {
+                    Ok(())
+                } else {
+                    Err(Refusal::Origin)
+                }
+            }
+            // Browsers leave it out of requests that only read, to the site of the page.
+            None if !headers.contains_key(ORIGIN) && method.is_safe() => Ok(()),
+            None => Err(Refusal::Origin),
+        }
+    }
+
+    /// Whether no token is needed, or the request has it.
+    pub(super) fn check_token(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+        let bearer = only(headers, &AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
+        let cookies = headers
+            .get_all(COOKIE)
+            .iter()
+            .filter_map(|value| value.to_str().ok());
+        let cookie = cookies
+            .flat_map(|cookies| cookies.split("; "))
+            .find_map(|cookie| cookie.strip_prefix(COOKIE_NAME)?.strip_prefix('='));
+        match bearer.or(cookie) {
+            given if self.accepts(given.unwrap_or_default()) => Ok(()),
+            _ => Err(Refusal::Token),
+        }
+    }
+
+    /// Whether this is the token, or none is needed. Takes the same time for each token of the right length.
+    pub(super) fn accepts(&self, given: &str) -> bool {
+        self.token.as_ref().is_none_or(|token| {
+            let pairs = token.bytes().zip(given.bytes());
+            let difference = pairs.fold(0, |sum, (ours, theirs)| black_box(sum | (ours ^ theirs)));
+            difference == 0 && token.len() == given.len()
+        })
+    }
+
+    /// A name of another site can be made to resolve to this address; an address cannot.
+    fn is_own(&self, host: &str) -> bool {
+        let address = host.trim_start_matches('[').trim_end_matches(']');
+        address.parse::<IpAddr>().is_ok()
+            || host.eq_ignore_ascii_case("localhost")
+            || self.hosts.iter().any(|own| own.eq_ignore_ascii_case(host))
+    }
+}
+
+/// The token is a part of a cookie and of a header.
+fn checked(token: &str) -> Result<String, String> {
+    let is_allowed = |letter: char| letter.is_ascii_alphanumeric() || "-_.~".contains(letter);
+    match token {
+        short if short.len() < SHORTEST_TOKEN => Err(format!("{} characters", short.len())),
+        token if token.chars().all(is_allowed) => Ok(token.to_owned()),
+        _ => Err(String::from("another character")),
+    }
+}
+
+/// Value of a header that is there once.
+fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (Some(value), None) => value.to_str().ok(),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    fn access(token: Option<&str>) -> Access {
+        Access {
+            hosts: vec![String::from("console.example")],
+            token: token.map(str::to_owned),
+        }
+    }
+
+    fn headers(all: &[(HeaderName, &'static str)]) -> HeaderMap {
+        let pairs = all.iter().cloned();
+        pairs
+            .map(|(name, value)| (name, HeaderValue::from_static(value)))
+            .collect()
+    }
+
+    #[test]
+    fn another_sites_name_is_refused() {
+        let check = |host| access(None).check_source(&Method::GET, &headers(&[(HOST, host)]));
+        for own in [
+            "localhost",
+            "LOCALHOST:7411",
+            "127.0.0.1:7411",
+            "[::1]:7411",
+            "10.0.0.9",
+            "console.example:80",
+        ] {
+            assert_eq!(check(own), Ok(()), "{own}");
+        }
+        for other in [
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "console.example.evil",
+            "",
+        ] {
+            assert_eq!(check(other), Err(Refusal::Host), "{other}");
+        }
+        assert_eq!(
+            access(None).check_source(&Method::GET, &HeaderMap::new()),
+            Err(Refusal::Host)
+        );
+    }
+
+    #[test]
+    fn another_sites_page_is_refused() {
+        let check = |method: &Method, origin| {
+            access(None).check_source(method, &headers(&[(HOST, "localhost:7411"), (ORIGIN, origin)]))
+        };
+        assert_eq!(check(&Method::POST, "http://localhost:7411"), Ok(()));
+        for other in [
+            "http://localhost:7412",
+            "http://evil.example",
+            "null",
+            "localhost:7411",
+            "",
+        ] {
+            assert_eq!(check(&Method::GET, other), Err(Refusal::Origin), "{other}");
+        }
+        let none = headers(&[(HOST, "localhost:7411")]);
+        assert_eq!(access(None).check_source(&Method::GET, &none), Ok(()));
+        assert_eq!(
+            access(None).check_source(&Method::POST, &none),
+            Err(Refusal::Origin)
+        );
+    }
+
+    #[test]
+    fn a_token_is_needed_if_there_is_one() {
+        let token = "0123456789abcdef";
+        let check = |all: &[(HeaderName, &'static str)]| access(Some(token)).check_token(&headers(all));
+        assert_eq!(access(None).check_token(&HeaderMap::new()), Ok(()));
+        assert_eq!(check(&[(AUTHORIZATION, "Bearer 0123456789abcdef")]), Ok(()));
+        assert_eq!(
+            check(&[(COOKIE, "a=b; multilock_console=0123456789abcdef")]),
+            Ok(())
+        );
+        for wrong in [
+            "Bearer ",
+            "Bearer 0123456789abcdeg",
+            "Bearer 0123456789abcdef0",
+            "0123456789abcdef",
+        ] {
+            assert_eq!(check(&[(AUTHORIZATION, wrong)]), Err(Refusal::Token), "{wrong}");
+        }
+        assert_eq!(
+            check(&[(COOKIE, "multilock_console=0123456789abcde")]),
+            Err(Refusal::Token)
+        );
+        assert_eq!(check(&[]), Err(Refusal::Token));
+    }
+
+    #[test]
+    fn a_token_is_long_enough_and_fits_a_cookie() {
+        assert!(checked("0123456789abcdef").is_ok());
+        assert!(checked("0123456789abcde").is_err());
+        assert!(checked("0123456789abcde;").is_err());
+    }
+}

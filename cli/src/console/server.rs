@@ -1,0 +1,170 @@
+//! Answers the requests of the page.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{Query, Request, State};
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, REFERRER_POLICY, SET_COOKIE,
+    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use futures::{Stream, StreamExt};
+use multilock::{Masters, Policy};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::access::{Access, COOKIE_NAME, Refusal};
+use super::look::Looks;
+use crate::report::hold_id;
+use crate::translation::translated;
+
+const PAGE: &str = include_str!("page/index.html");
+const SIGN_IN: &str = include_str!("page/sign_in.html");
+const STYLE: &str = include_str!("page/style.css");
+const SCRIPT: &str = include_str!("page/page.js");
+
+/// Nothing but this page's own script and style is loaded or run.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
+                      form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+/// Time that a wrong token costs.
+const PENALTY: Duration = Duration::from_millis(500);
+
+#[derive(Clone)]
+struct Console {
+    masters: Masters,
+    looks: Looks,
+    access: Arc<Access>,
+    allow_force: bool,
+}
+
+pub(super) fn router(masters: Masters, looks: Looks, access: Arc<Access>, allow_force: bool) -> Router {
+    let console = Console {
+        masters,
+        looks,
+        access,
+        allow_force,
+    };
+    Router::new()
+        .route("/", get(page))
+        .route(
+            "/page.js",
+            get(async || file("text/javascript; charset=utf-8", SCRIPT)),
+        )
+        .route("/events", get(events))
+        .route("/force", post(force))
+        .layer(from_fn_with_state(console.clone(), with_token))
+        .route("/style.css", get(async || file("text/css; charset=utf-8", STYLE)))
+        .route("/token", post(sign_in))
+        .layer(from_fn_with_state(console.clone(), from_here))
+        .with_state(console)
+}
+
+/// Refuses requests that pages of other sites cause, and adds the headers of every answer.
+async fn from_here(State(console): State<Console>, request: Request, next: Next) -> Response {
+    let mut answer = match console.access.check_source(request.method(), request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(Refusal::Host) => refused(
+            StatusCode::MISDIRECTED_REQUEST,
+            "this host name is not allowed; allowed: localhost, an address, or a name that --host gives",
+        ),
+        Err(_) => refused(StatusCode::FORBIDDEN, "requests of other sites are not allowed"),
+    };
+    let headers: [(HeaderName, &str); 5] = [
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (X_FRAME_OPTIONS, "DENY"),
+        (REFERRER_POLICY, "no-referrer"),
+        (CACHE_CONTROL, "no-store"),
+    ];
+    for (name, value) in headers {
+        answer.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    answer
+}
+
+/// Asks for the token.
+async fn with_token(State(console): State<Console>, request: Request, next: Next) -> Response {
+    if console.access.check_token(request.headers()).is_ok() {
+        return next.run(request).await;
+    }
+    let page = file("text/html; charset=utf-8", SIGN_IN);
+    (StatusCode::UNAUTHORIZED, page).into_response()
+}
+
+/// Stores the token in the browser, out of reach of scripts and other sites.
+async fn sign_in(State(console): State<Console>, body: Bytes) -> Response {
+    let body = String::from_utf8_lossy(&body);
+    let token = body.strip_prefix("token=").unwrap_or_default();
+    if !console.access.accepts(token) {
+        sleep(PENALTY).await;
+        return (
+            StatusCode::UNAUTHORIZED,
+            file("text/html; charset=utf-8", SIGN_IN),
+        )
+            .into_response();
+    }
+    let cookie = format!("{COOKIE_NAME}={token}; HttpOnly; SameSite=Strict; Path=/");
+    let headers = [(LOCATION, String::from("/")), (SET_COOKIE, cookie)];
+    (StatusCode::SEE_OTHER, headers).into_response()
+}
+
+async fn page(State(console): State<Console>) -> Response {
+    let force = if console.allow_force { "yes" } else { "no" };
+    file("text/html; charset=utf-8", PAGE.replace("{force}", force))
+}
+
+fn file(kind: &'static str, text: impl Into<String>) -> Response {
+    ([(CONTENT_TYPE, kind)], text.into()).into_response()
+}
+
+fn refused(status: StatusCode, why: &'static str) -> Response {
+    (status, format!("{why}\n")).into_response()
+}
+
+/// Snapshots, with the locks that the query's text selects.
+async fn events(
+    State(console): State<Console>,
+    Query(query): Query<HashMap<String, String>>,
+) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+    let text = query.get("text").cloned().unwrap_or_default();
+    let snapshots = console.looks.stream();
+    let events = snapshots.map(move |snapshot| Ok(Event::default().data(snapshot.with_locks(&text))));
+    Sse::new(events).keep_alive(KeepAlive::default())
+}
+
+/// Takes a name away from one hold.
+async fn force(State(console): State<Console>, body: Bytes) -> Response {
+    if !console.allow_force {
+        return refused(
+            StatusCode::FORBIDDEN,
+            "this page changes nothing; --allow-force lets it",
+        );
+    }
+    let asked: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let (Some(name), Some(hold)) = (asked["name"].as_str(), asked["hold"].as_str()) else {
+        return refused(StatusCode::BAD_REQUEST, "name and hold are needed, as text");
+    };
+    let lock = console.masters.lock(name, Policy::RedLock);
+    let forced = lock.force_release_from(|holder| hold_id(holder) == hold).await;
+    let (status, answer) = match forced {
+        Ok(forced) => {
+            let former: Vec<String> = forced.former.iter().map(ToString::to_string).collect();
+            (StatusCode::OK, json!({"former": former}))
+        }
+        Err(error) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            json!({"error": translated(error)}),
+        ),
+    };
+    (status, [(CONTENT_TYPE, "application/json")], answer.to_string()).into_response()
+}

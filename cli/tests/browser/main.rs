@@ -1,0 +1,252 @@
+//! The page of `multilock console` in a headless Chromium. `PICTURES=1` writes the pictures of docs/operations.md.
+#![cfg(unix)]
+
+#[path = "../command/stage.rs"]
+#[allow(dead_code, reason = "other tests need more of it")]
+mod stage;
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use fantoccini::{Client, ClientBuilder, Locator};
+use multilock::Policy;
+use multilock_test_support::{Server, connect, held_everywhere, start, until};
+use serde_json::{Map, Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::time::{sleep, timeout};
+
+use crate::stage::{multilock, urls};
+
+const WITHIN: Duration = Duration::from_secs(60);
+
+/// First line of a process in which this text stands.
+async fn line_of(process: &mut Child, text: &str) -> String {
+    let mut lines = BufReader::new(process.stdout.take().expect("a pipe")).lines();
+    let reading = async {
+        loop {
+            let line = lines.next_line().await.expect("text").expect("it goes on");
+            if line.contains(text) {
+                break line;
+            }
+        }
+    };
+    let line = timeout(WITHIN, reading).await.expect("in time");
+    // Nobody else reads it, and it must not stop at a full pipe.
+    tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+    line
+}
+
+struct Browser {
+    client: Client,
+    _driver: Child,
+}
+
+impl Browser {
+    async fn start(dark: bool, (width, height): (u32, u32)) -> Self {
+        let mut driver = Command::new("chromedriver")
+            .arg("--port=0")
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .process_group(0)
+            .spawn()
+            .expect("chromedriver is missing: apt-get install chromium chromium-driver");
+        let line = line_of(&mut driver, "started successfully on port").await;
+        let port = line.trim_end_matches('.').rsplit(' ').next().expect("a port");
+        let scheme = if dark { 0 } else { 1 };
+        let options = json!({"args": [
+            "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
+            format!("--window-size={width},{height}"),
+            format!("--blink-settings=preferredColorScheme={scheme}"),
+        ]});
+        let mut wanted = Map::new();
+        wanted.insert(String::from("goog:chromeOptions"), options);
+        wanted.insert(String::from("goog:loggingPrefs"), json!({"browser": "ALL"}));
+        let client = ClientBuilder::new(hyper_util::client::legacy::connect::HttpConnector::new())
+            .capabilities(wanted)
+            .connect(&format!("http://127.0.0.1:{port}"))
+            .await
+            .expect("a browser");
+        Self {
+            client,
+            _driver: driver,
+        }
+    }
+
+    /// Text of all elements that a selector finds.
+    async fn texts(&self, selector: &str) -> Vec<String> {
+        let script = "return [...document.querySelectorAll(arguments[0])].map(e => e.innerText)";
+        let texts = self
+            .client
+            .execute(script, vec![selector.into()])
+            .await
+            .expect("a script");
+        serde_json::from_value(texts).expect("texts")
+    }
+
+    async fn until(&self, what: &str, selector: &str, is_so: impl Fn(&[String]) -> bool) {
+        until(what, async || is_so(&self.texts(selector).await)).await;
+    }
+
+    async fn click(&self, selector: &str) {
+        let element = self
+            .client
+            .find(Locator::Css(selector))
+            .await
+            .expect("it is there");
+        element.click().await.expect("it can be clicked");
+    }
+
+    async fn picture(&self, name: &str) {
+        let picture = self.client.screenshot().await.expect("a picture");
+        if std::env::var_os("PICTURES").is_some() {
+            let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs");
+            std::fs::write(format!("{docs}/{name}.png"), picture).expect("docs can be written");
+        }
+    }
+}
+
+async fn console(servers: &[Server], args: &[&str]) -> (Child, String) {
+    let mut command = multilock(&urls(servers));
+    let mut process = command
+        .env("MULTILOCK_NODE_LABELS", "eu-1,eu-2,eu-3")
+        .args(["console", "--listen", "127.0.0.1:0"])
+        .args(args)
+        .spawn()
+        .expect("the command");
+    let line = line_of(&mut process, "http://").await;
+    let url = line.split(' ').next_back().expect("an address").to_owned();
+    (process, url)
+}
+
+#[tokio::test]
+async fn the_page_shows_locks_masters_and_takes_locks_away() {
+    let servers = start(3, &["--appendonly", "yes", "--appendfsync", "always"]).await;
+    let masters = connect(urls(&servers)).await;
+    let (_looking, url) = console(&servers, &[]).await;
+    let browser = Browser::start(false, (1200, 1100)).await;
+    browser.client.goto(&url).await.expect("the page");
+    browser
+        .until("no lock is there", "#none", |texts| {
+            texts == ["No lock is held or waited for."]
+        })
+        .await;
+    browser
+        .until("both policies are ready", "#ready span", |texts| {
+            texts == ["RedLock ready", "MultiLock ready"]
+        })
+        .await;
+
+    // A lock appears, with its holder and the first that waits.
+    let markup = "<img src=x onerror=\"document.title='broken'\">";
+    let evil = held_everywhere(&masters.red_lock(markup)).await;
+    let ledger = masters
+        .red_lock("ledger:2026-05")
+        .about("closing the ledger of May");
+    let holding = held_everywhere(&ledger).await;
+    let invoices = held_everywhere(&masters.lock(["invoice:17", "invoice:18"], Policy::MultiLock)).await;
+    let other = connect(urls(&servers)).await;
+    let waiting = tokio::spawn(async move { other.red_lock("ledger:2026-05").lock().await.map(drop) });
+    browser
+        .until("four locks are there", "#locks tr", |texts| texts.len() == 4)
+        .await;
+    browser
+        .until("somebody waits", "#longest li", |texts| {
+            texts.len() == 1 && texts[0].contains("waits for ledger:2026-05")
+        })
+        .await;
+    let names = browser.texts("#locks td:first-child").await;
+    assert!(names.contains(&markup.to_owned()), "a name is text: {names:?}");
+    assert_eq!(browser.client.title().await.expect("a title"), "multilock");
+    assert!(browser.texts("#locks img").await.is_empty());
+    browser
+        .until(
+            "the ledger's text is there",
+            "#locks tr:first-child td small",
+            |texts| texts.contains(&String::from("closing the ledger of May")),
+        )
+        .await;
+    assert!(
+        browser.texts("#locks button").await.is_empty(),
+        "nothing can be taken away here"
+    );
+    browser
+        .until("the masters are examined", "#findings li", |texts| {
+            texts == ["Nothing is wrong."]
+        })
+        .await;
+    browser.picture("console-light").await;
+
+    // The search asks the console.
+    let search = browser.client.find(Locator::Css("#text")).await.expect("a field");
+    search.send_keys("INVOICE").await.expect("keys");
+    browser
+        .until("two are found", "#locks td:first-child", |texts| {
+            texts == ["invoice:17", "invoice:18"]
+        })
+        .await;
+    assert_eq!(browser.texts("#count").await, ["2 of 4"]);
+
+    // A master goes and comes.
+    servers[1].freeze().await;
+    browser
+        .until("a master is silent", "#masters li b", |texts| {
+            texts == ["has a vote", "silent", "has a vote"]
+        })
+        .await;
+    browser
+        .until("MultiLock is not available", "#ready span", |texts| {
+            texts == ["RedLock ready", "MultiLock not available"]
+        })
+        .await;
+    servers[1].thaw().await;
+    browser
+        .until("it is back", "#masters li b", |texts| {
+            texts.iter().all(|text| text == "has a vote")
+        })
+        .await;
+    let errors = browser.texts("body > .error:not([hidden])").await;
+    assert!(errors.is_empty(), "{errors:?}");
+    browser.client.clone().close().await.expect("closed");
+
+    // With the flag a lock can be taken away; dark, on a phone.
+    let (_forcing, url) = console(&servers, &["--allow-force"]).await;
+    let browser = Browser::start(true, (500, 1000)).await;
+    browser.client.goto(&url).await.expect("the page");
+    browser
+        .until("four locks are there", "#locks tr", |texts| texts.len() == 4)
+        .await;
+    let dark = browser
+        .client
+        .execute("return getComputedStyle(document.body).backgroundColor", vec![])
+        .await;
+    assert_eq!(dark.expect("a color"), Value::from("rgb(20, 23, 27)"));
+    let wide = "return document.documentElement.scrollWidth <= innerWidth";
+    assert_eq!(
+        browser.client.execute(wide, vec![]).await.expect("a width"),
+        Value::from(true)
+    );
+    sleep(Duration::from_secs(3)).await;
+    browser.picture("console-dark").await;
+    let row = "#locks tr[data-name='ledger:2026-05']";
+    browser.click(&format!("{row} button")).await;
+    browser
+        .until("it asks", "#force-name", |texts| texts == ["ledger:2026-05"])
+        .await;
+    browser.click("#force-no").await;
+    browser
+        .until("the question is gone", "dialog[open]", <[String]>::is_empty)
+        .await;
+    browser.click(&format!("{row} button")).await;
+    browser.click("#force-yes").await;
+    timeout(WITHIN, holding.lost())
+        .await
+        .expect("the holder learns of it");
+    timeout(WITHIN, waiting)
+        .await
+        .expect("in time")
+        .expect("no panic")
+        .expect("the next one has it");
+    browser.client.close().await.expect("closed");
+    drop((evil, invoices));
+}

@@ -1,0 +1,361 @@
+//! The web page for operators, asked as a browser would ask; `tests/browser` looks at it.
+
+use std::net::SocketAddr;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use multilock_test_support::{Server, connect, held_everywhere, three, until};
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::process::Child;
+use tokio::time::{sleep, timeout};
+
+use crate::stage::{Said, Witness, multilock, said, urls};
+
+const WITHIN: Duration = Duration::from_secs(20);
+const ARGS: &[&str] = &["--appendonly", "no"];
+
+/// A console, and its address.
+struct Console {
+    _process: Child,
+    address: SocketAddr,
+}
+
+async fn console(servers: &[Server], args: &[&str]) -> Console {
+    let mut command = multilock(&urls(servers));
+    let mut process = command
+        .args(["console", "--listen", "127.0.0.1:0"])
+        .args(args)
+        .spawn()
+        .expect("the command");
+    let mut lines = BufReader::new(process.stdout.take().expect("a pipe")).lines();
+    let line = timeout(WITHIN, lines.next_line()).await.expect("in time");
+    let line = line.expect("text").expect("a line");
+    let address = line
+        .strip_prefix("multilock: the console is at http://")
+        .expect("an address");
+    Console {
+        address: address.trim_end_matches('/').parse().expect("an address"),
+        _process: process,
+    }
+}
+
+/// Status and text of an answer, with its headers.
+struct Answer {
+    status: u16,
+    text: String,
+}
+
+impl Console {
+    fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).await.expect("it listens");
+        let mut request = format!("{method} {path} HTTP/1.1\r\nContent-Length: {}\r\n", body.len());
+        if !headers.iter().any(|(name, _)| *name == "Host") {
+            request += &format!("Host: {}\r\n", self.address);
+        }
+        for (name, value) in headers {
+            request += &format!("{name}: {value}\r\n");
+        }
+        request += &format!("Connection: close\r\n\r\n{body}");
+        stream.write_all(request.as_bytes()).await.expect("it reads");
+        stream
+    }
+
+    async fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+        let mut stream = self.send(method, path, headers, body).await;
+        let mut text = String::new();
+        timeout(WITHIN, stream.read_to_string(&mut text))
+            .await
+            .expect("in time")
+            .expect("text");
+        let status = text.split(' ').nth(1).and_then(|status| status.parse().ok());
+        Answer {
+            status: status.expect("a status"),
+            text,
+        }
+    }
+
+    async fn get(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
+        self.ask("GET", path, headers, "").await
+    }
+
+    /// Somebody who looks, and reads what comes.
+    async fn viewer(&self, text: &str) -> Viewer {
+        let stream = self.send("GET", &format!("/events?text={text}"), &[], "").await;
+        Viewer(BufReader::new(stream).lines())
+    }
+}
+
+struct Viewer(tokio::io::Lines<BufReader<TcpStream>>);
+
+impl Viewer {
+    async fn snapshot(&mut self) -> Value {
+        let reading = async {
+            loop {
+                let line = self.0.next_line().await.expect("text").expect("it goes on");
+                if let Some(data) = line.strip_prefix("data: ") {
+                    return serde_json::from_str(data).expect("JSON");
+                }
+            }
+        };
+        timeout(WITHIN, reading).await.expect("in time")
+    }
+
+    /// The first snapshot for which this is true.
+    async fn until(&mut self, is_so: impl Fn(&Value) -> bool) -> Value {
+        let looking = async {
+            loop {
+                let snapshot = self.snapshot().await;
+                if is_so(&snapshot) {
+                    return snapshot;
+                }
+            }
+        };
+        timeout(WITHIN, looking).await.expect("in time")
+    }
+}
+
+#[tokio::test]
+async fn the_page_shows_masters_locks_and_findings() {
+    let servers = three(ARGS).await;
+    let masters = connect(urls(&servers)).await;
+    let console = console(&servers, &[]).await;
+    let page = console.get("/", &[]).await;
+    assert_eq!(page.status, 200);
+    assert!(page.text.contains("<h1>multilock</h1>"), "{}", page.text);
+    let mut viewer = console.viewer("").await;
+    let empty = viewer.snapshot().await;
+    assert_eq!(
+        (&empty["total"], &empty["masters"][0]["state"]),
+        (&0.into(), &"votes".into())
+    );
+    let markup = "<img src=x onerror=alert(1)>";
+    let guard = held_everywhere(&masters.red_lock([markup, "invoice:1"]).about("ledger of May")).await;
+    let seen = viewer.until(|seen| seen["total"] == 2).await;
+    assert_eq!(seen["locks"][0]["name"], markup);
+    assert_eq!(seen["locks"][1]["holders"], guard.holder().to_string());
+    assert_eq!(seen["locks"][1]["about"], "ledger of May");
+    assert_eq!(
+        (&seen["locks"][1]["on"], &seen["locks"][1]["of"]),
+        (&3.into(), &3.into())
+    );
+    for (text, found) in [
+        ("invoice", 1),
+        ("INVOICE", 1),
+        ("ledger", 2),
+        ("%3Cimg", 1),
+        ("nothing", 0),
+    ] {
+        let seen = console.viewer(text).await.snapshot().await;
+        let locks = seen["locks"].as_array().map(Vec::len);
+        assert_eq!((&seen["found"], locks), (&found.into(), Some(found)), "{text}");
+    }
+    servers[1].kill().await;
+    let seen = viewer.until(|seen| seen["masters"][1]["state"] == "away").await;
+    assert_eq!(seen["ready"][0]["in_ms"], 0, "a majority is there");
+    assert_eq!(seen["ready"][1]["in_ms"], Value::Null, "and not all");
+    let seen = viewer.until(|seen| seen["findings"].is_array()).await;
+    let findings = seen["findings"].as_array().expect("findings");
+    assert!(
+        findings.iter().any(|finding| finding["code"] == "append_only"),
+        "{findings:?}"
+    );
+}
+
+#[tokio::test]
+async fn other_sites_get_nothing() {
+    let servers = three(ARGS).await;
+    let console = console(&servers, &["--allow-force", "--host", "locks.example"]).await;
+    let url = console.url();
+    for host in ["evil.example", "localhost.evil.example:7411"] {
+        for path in ["/", "/events", "/page.js", "/style.css", "/nothing"] {
+            let answer = console.get(path, &[("Host", host)]).await;
+            assert_eq!(answer.status, 421, "{host} {path}");
+        }
+    }
+    assert_eq!(console.get("/", &[("Host", "locks.example")]).await.status, 200);
+    for origin in [
+        "http://evil.example",
+        "null",
+        &url.replace("http", "ftp").replace("127", "128"),
+    ] {
+        let headers = [("Origin", origin)];
+        assert_eq!(console.get("/events", &headers).await.status, 403, "{origin}");
+        let body = r#"{"name":"a","hold":"b"}"#;
+        assert_eq!(
+            console.ask("POST", "/force", &headers, body).await.status,
+            403,
+            "{origin}"
+        );
+    }
+    assert_eq!(
+        console.ask("POST", "/force", &[], "{}").await.status,
+        403,
+        "no origin"
+    );
+    let own = [("Origin", url.as_str())];
+    assert_eq!(console.ask("POST", "/force", &own, "no JSON").await.status, 400);
+    let page = console.get("/", &own).await;
+    for header in [
+        "content-security-policy: default-src 'none'",
+        "x-frame-options: DENY",
+        "x-content-type-options: nosniff",
+    ] {
+        assert!(page.text.contains(header), "{}", page.text);
+    }
+}
+
+#[tokio::test]
+async fn a_token_opens_the_page() {
+    let servers = three(ARGS).await;
+    let witness = Witness::new();
+    let file = witness.file("token");
+    std::fs::write(&file, "correct-horse-battery\n").expect("a file");
+    let console = console(&servers, &["--token-file", &file]).await;
+    for path in ["/", "/events", "/page.js", "/force"] {
+        let answer = console.get(path, &[]).await;
+        assert_eq!(answer.status, 401, "{path}");
+        assert!(answer.text.contains("name=\"token\""), "{path}: {}", answer.text);
+    }
+    let url = console.url();
+    let own = [("Origin", url.as_str())];
+    assert_eq!(
+        console
+            .ask("POST", "/token", &own, "token=wrong-horse-battery-")
+            .await
+            .status,
+        401
+    );
+    assert_eq!(
+        console
+            .ask("POST", "/token", &[], "token=correct-horse-battery")
+            .await
+            .status,
+        403
+    );
+    let answer = console
+        .ask("POST", "/token", &own, "token=correct-horse-battery")
+        .await;
+    assert_eq!(answer.status, 303);
+    assert!(
+        answer.text.contains("HttpOnly; SameSite=Strict"),
+        "{}",
+        answer.text
+    );
+    let cookie = [("Cookie", "multilock_console=correct-horse-battery")];
+    assert_eq!(console.get("/", &cookie).await.status, 200);
+    assert_eq!(
+        console
+            .get("/", &[("Authorization", "Bearer correct-horse-battery")])
+            .await
+            .status,
+        200
+    );
+}
+
+#[tokio::test]
+async fn addresses_that_others_reach_need_a_token() {
+    let servers = three(ARGS).await;
+    let ask = async |args: &[&str]| -> Said {
+        let mut command = multilock(&urls(&servers));
+        said(
+            command
+                .arg("console")
+                .args(args)
+                .stdout(Stdio::piped())
+                .spawn()
+                .expect("the command"),
+        )
+        .await
+    };
+    let refused = ask(&["--listen", "0.0.0.0:0"]).await;
+    assert_eq!(refused.code, Some(64), "{refused:?}");
+    assert!(refused.stderr.contains("--token-file"), "{refused:?}");
+    let refused = ask(&["--token-file", "/nowhere"]).await;
+    assert_eq!(refused.code, Some(78), "{refused:?}");
+    let refused = ask(&["--listen", "192.0.2.1:1", "--token-file", "/dev/null"]).await;
+    assert_eq!(refused.code, Some(78), "an empty token: {refused:?}");
+}
+
+/// Number of scans that a master has done: each look does a fixed number.
+async fn scans(server: &Server) -> u64 {
+    let all = server.command(&["INFO", "commandstats"]).await;
+    let all: String = redis::from_redis_value(all).expect("text");
+    let line = all
+        .lines()
+        .find_map(|line| line.strip_prefix("cmdstat_scan:calls="));
+    let number = line.and_then(|line| line.split(',').next());
+    number.map_or(0, |number| number.parse().expect("a number"))
+}
+
+/// The masters are asked once a second at most, and not at all without a viewer.
+#[tokio::test]
+async fn many_viewers_ask_no_more_than_one() {
+    let servers = three(ARGS).await;
+    let console = console(&servers, &[]).await;
+    sleep(Duration::from_millis(1500)).await;
+    assert_eq!(scans(&servers[0]).await, 0, "nobody has looked");
+    let first = console.viewer("").await.snapshot().await;
+    assert_eq!(first["total"], 0);
+    let each = scans(&servers[0]).await;
+    let mut viewers = Vec::new();
+    for _ in 0..100 {
+        viewers.push(console.viewer("").await);
+    }
+    let (begun, before) = (Instant::now(), scans(&servers[0]).await);
+    for _ in 0..3 {
+        for viewer in &mut viewers {
+            viewer.snapshot().await;
+        }
+    }
+    let (took, asked) = (begun.elapsed(), scans(&servers[0]).await - before);
+    let most = each * (took.as_secs() + 2);
+    assert!(asked <= most, "{asked} scans in {took:?}, {each} a look");
+    drop(viewers);
+    until("nobody is asked any more", async || {
+        let before = scans(&servers[0]).await;
+        sleep(Duration::from_millis(2500)).await;
+        scans(&servers[0]).await == before
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_lock_is_taken_away_with_the_flag_and_not_without() {
+    let servers = three(ARGS).await;
+    let masters = connect(urls(&servers)).await;
+    let (looking, forcing) = (
+        console(&servers, &[]).await,
+        console(&servers, &["--allow-force"]).await,
+    );
+    let guard = held_everywhere(&masters.red_lock("a")).await;
+    let seen = forcing.viewer("").await.until(|seen| seen["total"] == 1).await;
+    let hold = seen["locks"][0]["holds"][0]["hold"]
+        .as_str()
+        .expect("a hold")
+        .to_owned();
+    let body = format!(r#"{{"name":"a","hold":"{hold}"}}"#);
+    let url = looking.url();
+    let refused = looking.ask("POST", "/force", &[("Origin", &url)], &body).await;
+    assert_eq!(refused.status, 403);
+    assert!(is_held(&masters).await);
+    let url = forcing.url();
+    let other = body.replace(&hold, "other");
+    let nothing = forcing.ask("POST", "/force", &[("Origin", &url)], &other).await;
+    assert!(nothing.text.contains(r#"{"former":[]}"#), "{}", nothing.text);
+    assert!(is_held(&masters).await);
+    let done = forcing.ask("POST", "/force", &[("Origin", &url)], &body).await;
+    assert_eq!(done.status, 200);
+    assert!(done.text.contains(&guard.holder().to_string()), "{}", done.text);
+    assert!(!is_held(&masters).await);
+}
+
+async fn is_held(masters: &multilock::Masters) -> bool {
+    let seen = masters.red_lock("a").inspect().await.expect("they tell");
+    seen[0].agreed.is_some()
+}
