@@ -1,7 +1,7 @@
 -- permit: for a permit, look first whether as many waiters stand before its waiter as seats are free. Is put in front of
 -- acquire.lua, which then takes the seat.
 --
--- KEYS  those of acquire.lua for the seat, and behind them the deadlines of the name with the permits
+-- KEYS  those of acquire.lua for the seat, and behind them the deadlines of the pool
 -- ARGV  those of acquire.lua, with a waiter or an empty word, and behind them the number of permits
 -- Returns
 --   {stamp, 5, ms left, cause, label, open}   refused, and the waiter is in the queue. The cause is that of the seat. Open
@@ -15,7 +15,7 @@
 
 do
   local its_deadlines, permits = table.remove(KEYS), table.remove(ARGV)
-  local name, number = string.match(KEYS[1], '^(.*):seat:(%d+)$')
+  local pool, number = string.match(KEYS[1], '^(.*:seat):(%d+)$')
   local wanted, lease = tonumber(number), tonumber(ARGV[2])
   local key = permits_beside(its_deadlines)
   -- pcall: a key of another type has no number.
@@ -24,9 +24,9 @@ do
   local stands = math.max(lease, 15000)
   if stored and stored ~= permits then
     local queues = queues()
-    if not seats(queues, name, queues.of(its_deadlines), its_deadlines).are_unused() then
+    if not seats(queues, pool, queues.of(its_deadlines), its_deadlines).are_unused() then
       local words = 'PERMITS %s has %s permits, and this client wants %s'
-      return redis.error_reply(string.format(words, name, type(stored) == 'string' and stored or 'no number of', permits))
+      return redis.error_reply(string.format(words, string.sub(pool, 1, -6), type(stored) == 'string' and stored or 'no number of', permits))
     end
     stored = nil
   end
@@ -45,7 +45,7 @@ do
     if ARGV[7] ~= '' then waiter = string.match(ARGV[1], '^(.*):') .. ':' .. string.match(ARGV[7], '^[^ ]*') end
     local queues = queues()
     local queue = queues.of(its_deadlines)
-    local its = seats(queues, name, queue, its_deadlines)
+    local its = seats(queues, pool, queue, its_deadlines)
     local open = its.free()
     local before, earliest = its.ahead(now, ticket, waiter, #open)
     if held == 1 or before >= #open then

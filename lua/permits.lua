@@ -2,28 +2,28 @@
 -- script that begins a hold of a seat, extends it or ends it, or that takes a waiter out of the queue.
 --
 -- A name with some number of permits has as many seats. Each is a name of its own, <name>:seat:<number> from 1, with
--- locks as of any other name. All seats share the queue and the deadlines of the name. The key multilock_permits of the
--- name stores the number of permits, for at least as long as somebody holds one or waits for one. An owner field of a
--- permit has the letter k behind its number.
+-- locks as of any other name. All seats share the queue and the deadlines of the name <name>:seat, their pool, so that a
+-- lock of the name itself has a queue of its own. The key multilock_permits of the pool stores the number of permits, for
+-- at least as long as somebody holds one or waits for one. An owner field of a permit has the letter k behind its number.
 --
 -- As many waiters are let in as seats are free. So as many are called, each one once, with the number of a free seat: a
 -- second call to the same waiter would let a seat stay free.
 
--- The name with permits, and the key with their number, of an owner's seat; nothing for any other owner.
+-- The pool, and the key with the number of permits, of an owner's seat; nothing for any other owner.
 local function permits_of(owner, seat)
   -- Above the digits.
   if (string.byte(owner, -1) or 0) <= 57 or not string.find(owner, ':%d+%l*k%l*$') then return nil end
-  local name = string.match(seat, '^(.*):seat:%d+$')
-  if name then return name, 'multilock_permits' .. (string.find(name, '{', 1, true) and '::' .. name or ':{' .. name .. '}') end
+  local pool = string.match(seat, '^(.*:seat):%d+$')
+  if pool then return pool, 'multilock_permits' .. (string.find(pool, '{', 1, true) and '::' .. pool or ':{' .. pool .. '}') end
 end
 
--- The key with the number of permits, by the deadlines of their name.
+-- The key with the number of permits, by the deadlines of their pool.
 local function permits_beside(deadlines)
   return 'multilock_permits' .. string.sub(deadlines, #'multilock_deadlines' + 1)
 end
 
--- Functions on the seats of a name.
-local function seats(queues, name, queue, deadlines)
+-- Functions on the seats of a pool.
+local function seats(queues, pool, queue, deadlines)
   local key = permits_beside(deadlines)
   -- Most waiters that are looked at in one go: no other call is served meanwhile.
   local MOST = 512
@@ -31,7 +31,7 @@ local function seats(queues, name, queue, deadlines)
   local stored = redis.pcall('get', key)
   local permits = math.min(type(stored) == 'string' and tonumber(stored) or 0, 64)
   local all = {}
-  for n = 1, permits do all[n] = name .. ':seat:' .. n end
+  for n = 1, permits do all[n] = pool .. ':' .. n end
 
   local function held()
     return permits > 0 and redis.call('exists', unpack(all)) or 0
@@ -92,7 +92,7 @@ local function seats(queues, name, queue, deadlines)
       -- A waiter that was called is not checked for a hang-up: it may ask until its deadline.
       if deadline and not queues.is_called(deadline) then
         deadline = queues.deadline_of(queue, deadlines, waiter, now, here)
-        if deadline and queues.call_one(name, waiter, deadline, deadlines, now, here, nil, open[next_open]) then
+        if deadline and queues.call_one(pool, waiter, deadline, deadlines, now, here, nil, open[next_open]) then
           next_open = next_open + 1
         end
       end
@@ -108,7 +108,7 @@ local function seats(queues, name, queue, deadlines)
       if left <= lease then at = at + 1 end
     end
     local waiter = redis.pcall('zrange', queue, at, at)[1]
-    if waiter then queues.call(waiter, name, lease) end
+    if waiter then queues.call(waiter, pool, lease) end
   end
 
   -- Whether nobody has a permit, or waits for one.

@@ -4,22 +4,22 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, PoisonError};
 
 use crate::hold::grant::Grant;
-use crate::protocol::kind::{HoldKind, seat_number};
+use crate::protocol::kind::{HoldKind, seat_of_pool};
 use crate::protocol::seats::SeatSet;
 
-/// For a permit, the name with the permits and the number of its seat.
+/// For a permit, the pool and the number of its seat.
 pub(crate) fn seat_of(grant: &Grant) -> Option<(&str, u8)> {
     if grant.granted != HoldKind::Permit {
         return None;
     }
     let seat = grant.names.iter().next()?;
-    Some((grant.granted.queued_under(seat), seat_number(seat)?))
+    seat_of_pool(seat)
 }
 
 /// Number of sets. Names may share a set: a seat of another name costs a question, at most.
 const SETS: usize = 64;
 
-/// Seats by their names with permits.
+/// Seats by their pools.
 #[derive(Debug)]
 pub(crate) struct LastSeats(Mutex<[SeatSet; SETS]>);
 

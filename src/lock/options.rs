@@ -18,7 +18,7 @@ use crate::masters::Masters;
 use crate::masters::config::{bounded, checked_max_hold, in_range};
 use crate::protocol::caption::Caption;
 use crate::protocol::job_mark::JobMark;
-use crate::protocol::kind::{HoldKind, seat_number};
+use crate::protocol::kind::{self, HoldKind, seat_number};
 use crate::protocol::seats::MOST_PERMITS;
 use crate::values::holder::Holder;
 use crate::values::names::Names;
@@ -232,6 +232,14 @@ impl LockOptions {
         Ok(number)
     }
 
+    /// Names whose queues a waiter joins.
+    fn queued_under(&self) -> Names {
+        match (self.kind, self.names.iter().next()) {
+            (HoldKind::Permit, Some(name)) => kind::pool(name).into(),
+            _ => self.names.clone(),
+        }
+    }
+
     /// Refuses the options that a sticky lock excludes.
     fn check_sticky(&self) -> Result<(), InvalidInput> {
         let excluded = if self.kind.is_shared() {
@@ -293,7 +301,7 @@ impl LockOptions {
         }
         Ok(AcquireRequest {
             client: Arc::clone(&self.masters.client),
-            names: self.names.clone(),
+            names: self.queued_under(),
             kind: self.kind,
             policy: self.policy,
             needed: self.policy.checked(self.masters.len())?,

@@ -275,7 +275,7 @@ mod tests {
             "return '{PERMITS}' .. string.sub(deadlines, #'{DEADLINES}' + 1)"
         )));
         assert!(script.contains(&format!(
-            "'{PERMITS}' .. (string.find(name, '{{', 1, true) and '::' .. name or ':{{' .. name .. '}}')"
+            "'{PERMITS}' .. (string.find(pool, '{{', 1, true) and '::' .. pool or ':{{' .. pool .. '}}')"
         )));
         assert_eq!(permits("{a}").text(), "multilock_permits::{a}");
         assert_eq!(permits("a").text(), "multilock_permits:{a}");

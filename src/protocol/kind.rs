@@ -18,8 +18,8 @@ pub(crate) enum HoldKind {
     Permit,
 }
 
-/// Text between a name with permits and the number of a seat (`lua/permits.lua`).
-const SEAT: &str = ":seat:";
+/// Behind a name with permits: the pool of its seats. A seat is the pool, a colon and a number (`lua/permits.lua`).
+const POOL: &str = ":seat";
 
 /// Layout of a kind on the masters.
 struct Layout {
@@ -78,7 +78,7 @@ impl HoldKind {
         if self != Self::Permit {
             return name;
         }
-        name.rsplit_once(SEAT).map_or(name, |(name, _)| name)
+        seat_of_pool(name).map_or(name, |(pool, _)| pool)
     }
 
     /// Channel on which its release is announced to clients of Redisson's.
@@ -98,14 +98,25 @@ impl HoldKind {
     }
 }
 
-/// Seat of a name with permits, as a name of its own.
-pub(crate) fn seat(name: &str, number: u8) -> String {
-    format!("{name}{SEAT}{number}")
+/// Pool of the seats of a name with permits. Its queue is not that of a lock of the name.
+pub(crate) fn pool(name: &str) -> String {
+    format!("{name}{POOL}")
+}
+
+/// Seat of a pool, as a name of its own.
+pub(crate) fn seat(pool: &str, number: u8) -> String {
+    format!("{pool}:{number}")
+}
+
+/// Pool of a seat, and its number.
+pub(crate) fn seat_of_pool(seat: &str) -> Option<(&str, u8)> {
+    let (pool, number) = seat.rsplit_once(':')?;
+    pool.ends_with(POOL).then_some((pool, number.parse().ok()?))
 }
 
 /// Number of a seat, by its name.
 pub(crate) fn seat_number(seat: &str) -> Option<u8> {
-    seat.rsplit_once(SEAT)?.1.parse().ok()
+    seat_of_pool(seat).map(|(_, number)| number)
 }
 
 impl fmt::Display for HoldKind {
@@ -134,18 +145,18 @@ mod tests {
     }
 
     #[test]
-    fn a_seat_is_a_name_and_queued_under_the_name_with_permits() {
-        let third = seat("gpu:seat:9", 3);
+    fn a_seat_is_a_name_and_queued_under_its_pool() {
+        let third = seat(&pool("gpu:seat:9"), 3);
         assert_eq!(
             (third.as_str(), seat_number(&third)),
             ("gpu:seat:9:seat:3", Some(3))
         );
-        assert_eq!(HoldKind::Permit.queued_under(&third), "gpu:seat:9");
+        assert_eq!(HoldKind::Permit.queued_under(&third), "gpu:seat:9:seat");
         assert_eq!(HoldKind::Plain.queued_under(&third), third);
         assert!(!HoldKind::Permit.is_read_write() && !HoldKind::Permit.includes(HoldKind::Plain));
         assert_eq!(seat_number("gpu"), None);
         let script = include_str!("../../lua/permits.lua");
-        assert!(script.contains("'^(.*):seat:%d+$'") && script.contains("name .. ':seat:' .. n"));
+        assert!(script.contains("'^(.*:seat):%d+$'") && script.contains("pool .. ':' .. n"));
     }
 
     #[test]

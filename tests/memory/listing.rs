@@ -3,6 +3,7 @@
 use futures::TryStreamExt;
 use multilock::sim::Cluster;
 use multilock::{Inspection, LockError, Masters, NodeState};
+use tokio::time::sleep;
 
 use crate::support::{connect, connect_by_default, ms, settle};
 

@@ -106,7 +106,7 @@ async fn the_number_alone_is_left_once_nobody_has_a_permit() {
     for server in cluster.servers() {
         let of_permits = |key: &String| key.contains("gpu");
         let left: Vec<String> = server.keys().await.into_iter().filter(of_permits).collect();
-        assert_eq!(left, ["multilock_permits::{gpu}:1"], "on {}", server.url());
+        assert_eq!(left, ["multilock_permits::{gpu}:1:seat"], "on {}", server.url());
         let ends_in = server.pttl(&left[0]).await;
         assert!((0..=15_000).contains(&ends_in), "{ends_in}");
     }

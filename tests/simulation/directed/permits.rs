@@ -314,6 +314,32 @@ async fn a_lock_on_a_seat_is_waited_for() {
     assert!(came - released < ms(1500), "{:?}", came - released);
 }
 
+/// A lock of the same name has nothing to do with the permits: its waiters have a queue of their own. In one queue the first waiter
+/// of either kind would keep those of the other out, and would take their calls.
+#[tokio::test(start_paused = true)]
+async fn a_lock_of_the_name_has_a_queue_of_its_own() {
+    let cluster = Cluster::new(3);
+    let (holder, other) = (connect(&cluster).await, connect(&cluster).await);
+    let mut held = all(&holder, 2).await;
+    let waiting = wait_for(&cluster, 2, ms(10)).await;
+    let plain = other
+        .red_lock("gpu")
+        .try_lock()
+        .await
+        .expect("nobody has the lock");
+    let next = holder.red_lock("gpu");
+    let next = tokio::spawn(async move { next.lock().await.map(drop).map(|()| Instant::now()) });
+    sleep(ms(50)).await;
+    let released = Instant::now();
+    held.pop().expect("one").unlock().await.expect("released");
+    let came = waiting.await.expect("no panic");
+    assert!(came - released < ms(100), "a permit after {:?}", came - released);
+    let released = Instant::now();
+    plain.unlock().await.expect("released");
+    let came = next.await.expect("no panic").expect("the lock");
+    assert!(came - released < ms(100), "the lock after {:?}", came - released);
+}
+
 /// Another number is an error that says both, for as long as somebody holds a permit or waits.
 #[tokio::test(start_paused = true)]
 async fn another_number_is_refused_while_the_first_is_in_use() {
