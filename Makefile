@@ -8,7 +8,7 @@ DEMO_ARGS := $(if $(NODES),--nodes '$(NODES)') $(if $(BREAK),--break-lock) $(ARG
 .DEFAULT_GOAL := help
 .PHONY: help demo test check both test-native test-loaded test-compose test-servers sim scale loom fuzz mutants chaos soak chaos-toxiproxy experiment-pauses model instructions lint docs
 .PHONY: powerset deny advisories minimal-versions msrv platforms semver package
-.PHONY: alerts monitoring test-build check-build run-on-servers run-on-servers-and-chaos run-in-containers run-computing run-simulation run-schedules run-chaos run-builds run-models bench bench-quick bench-report bench-lint beside cluster-up cluster-down need-cargo
+.PHONY: alerts console monitoring test-build check-build run-on-servers run-on-servers-and-chaos run-in-containers run-computing run-simulation run-schedules run-chaos run-builds run-models bench bench-quick bench-report bench-lint beside cluster-up cluster-down need-cargo
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do \
@@ -16,7 +16,8 @@ help: ## List the targets
 
 demo: need-cargo ## Show the locks at work on real masters (BREAK=1, NODES=url,url,...)
 	@$(if $(NODES),,scripts/install-redis.sh)
-	@cargo run --release -q -p multilock-demo -- $(DEMO_ARGS)
+	@cargo build --release -q -p multilock-cli -p multilock-demo
+	@target=$${CARGO_TARGET_DIR:-target}; $$target/release/multilock-demo $(DEMO_ARGS)
 
 # What is built together shares its dependencies: each set of packages has them once, with the features of all.
 TESTED := -p multilock -p multilock-cli
@@ -65,6 +66,7 @@ check-build: need-cargo
 	@scripts/install-redis.sh
 	@scripts/install-faketime.sh
 	@scripts/install-prometheus.sh
+	@scripts/install-chromium.sh
 	@command -v valgrind >/dev/null 2>&1 || scripts/install-package.sh valgrind valgrind
 	@command -v c++ >/dev/null 2>&1 || scripts/install-package.sh g++ "a C++ compiler, which builds libFuzzer,"
 	@$(CARGO_TEST) --no-run
@@ -107,7 +109,7 @@ run-builds:
 run-models:
 	@nice $(MAKE) alerts
 	@nice $(MAKE) loom
-	@nice $(CARGO_TEST) --test protocol --test package --test three_hosts --test growth --test pauses --bin multilock-monitoring --bin multilock-scale --bin multilock-experiments
+	@nice $(CARGO_TEST) --test protocol --test package --test three_hosts --test growth --test pauses --bin multilock-monitoring --bin multilock-scale --bin multilock-experiments --test browser
 
 instructions: need-cargo ## Count what operations cost a client, against committed figures (UPDATE=1)
 	@command -v valgrind >/dev/null 2>&1 || scripts/install-package.sh valgrind valgrind
@@ -116,6 +118,11 @@ instructions: need-cargo ## Count what operations cost a client, against committ
 alerts: ## The tests of contrib/prometheus/alerts.yml
 	@scripts/install-prometheus.sh
 	@promtool test rules contrib/prometheus/alerts_test.yml >/dev/null
+
+console: need-cargo ## The page of multilock console in a headless Chromium, and the pictures of it: docs/console-light.png, docs/console-dark.png
+	@scripts/install-redis.sh
+	@scripts/install-chromium.sh
+	@PICTURES=1 cargo test -q --all-features $(TESTED) --test browser
 
 monitoring: need-cargo ## Failing masters under a real Prometheus, and a picture of it: docs/monitoring.svg (90 s)
 	@scripts/install-redis.sh

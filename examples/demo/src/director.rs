@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use crate::args::{Duty, Options};
 use crate::cluster::Cluster;
+use crate::console::Console;
 use crate::crew::Crew;
 use crate::report::{Resource, UNLOCKED};
 use crate::summary::Summary;
@@ -96,6 +97,7 @@ async fn play(options: &Options) -> Result<()> {
         prefix: prefix.clone(),
         break_lock: options.break_lock,
     });
+    let console = Console::start(&urls).await?;
     let crew = Crew::start(duties, &urls, LEASE)?;
     let mut stage = Stage {
         begun,
@@ -108,6 +110,9 @@ async fn play(options: &Options) -> Result<()> {
         crew,
         broken: options.break_lock,
     };
+    if let Some(console) = &console {
+        stage.say(format_args!("{}", console.line))?;
+    }
     let played = stage.perform_all(&mut interrupts).await;
     // Cleaned up in any case; at once when a second signal comes.
     tokio::select! {

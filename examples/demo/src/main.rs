@@ -10,6 +10,7 @@
 //! * `director.rs` is the play: it starts everybody, kills, freezes and revives masters, and tells.
 //! * `cluster.rs` keeps the masters, which end with the demo.
 //! * `crew.rs` keeps the worker processes: this program again, as `worker.rs`.
+//! * `console.rs` serves the web page of the command, on which all of that can be watched.
 //! * `witness.rs` counts who is inside what, told over a socket in the lines of `report.rs`.
 //! * `summary.rs` prints the figures at the end.
 //!
@@ -18,6 +19,7 @@
 
 mod args;
 mod cluster;
+mod console;
 mod crew;
 mod director;
 mod report;
