@@ -27,6 +27,7 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     Run(RunArgs),
+    Hold(HoldArgs),
     WaitReady(WaitReadyArgs),
     List(ListArgs),
     Inspect(InspectArgs),
@@ -74,8 +75,8 @@ fn with_tips(mut error: clap::Error) -> clap::Error {
 impl Verb {
     pub(crate) fn voice(&self) -> Voice {
         match self {
-            Self::Run(run) if run.quiet => Voice::Quiet,
-            Self::Run(run) if run.verbose => Voice::Verbose,
+            Self::Run(RunArgs { take, .. }) | Self::Hold(HoldArgs { take }) if take.quiet => Voice::Quiet,
+            Self::Run(RunArgs { take, .. }) | Self::Hold(HoldArgs { take }) if take.verbose => Voice::Verbose,
             _ => Voice::Normal,
         }
     }
@@ -137,6 +138,40 @@ pub(crate) struct MastersArgs {
 #[allow(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub(crate) struct RunArgs {
     #[command(flatten)]
+    pub(crate) take: TakeArgs,
+    /// The signal that asks the program to end
+    #[arg(short, long, value_name = "SIG", default_value = "TERM", value_parser = signal)]
+    pub(crate) signal: Signal,
+    /// How long before the end of the hold the signal is sent; at the end follows KILL
+    /// [default: a sixth of the lease, 5s at most]
+    #[arg(short, long, value_name = "DUR", value_parser = seconds)]
+    pub(crate) kill_after: Option<Duration>,
+    /// Leave the program in the process group of this command; then its own children outlive it
+    #[arg(long)]
+    pub(crate) foreground: bool,
+    /// Have /bin/sh interpret COMMAND, which has to be one argument
+    #[arg(short = 'c', long)]
+    pub(crate) shell: bool,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Hold a lock until stdin closes
+///
+/// Prints a line on stdout once it holds the lock, with the id of the hold and its token. A signal ends it, too. It ends with 124 when
+/// the lock was lost before.
+#[derive(Debug, clap::Args)]
+pub(crate) struct HoldArgs {
+    #[command(flatten)]
+    pub(crate) take: TakeArgs,
+}
+
+/// The lock that `run` and `hold` take.
+#[derive(Debug, clap::Args)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
+pub(crate) struct TakeArgs {
+    #[command(flatten)]
     pub(crate) names: Names,
     /// Do not wait: end with 75 when the lock is held by another
     #[arg(short = 'n', long = "nonblock", conflicts_with = "wait")]
@@ -172,19 +207,6 @@ pub(crate) struct RunArgs {
     /// Do not begin with this much validity or less
     #[arg(long, value_name = "DUR", value_parser = duration)]
     pub(crate) min_validity: Option<Duration>,
-    /// The signal that asks the program to end
-    #[arg(short, long, value_name = "SIG", default_value = "TERM", value_parser = signal)]
-    pub(crate) signal: Signal,
-    /// How long before the end of the hold the signal is sent; at the end follows KILL
-    /// [default: a sixth of the lease, 5s at most]
-    #[arg(short, long, value_name = "DUR", value_parser = seconds)]
-    pub(crate) kill_after: Option<Duration>,
-    /// Leave the program in the process group of this command; then its own children outlive it
-    #[arg(long)]
-    pub(crate) foreground: bool,
-    /// Have /bin/sh interpret COMMAND, which has to be one argument
-    #[arg(short = 'c', long)]
-    pub(crate) shell: bool,
     /// Say nothing
     #[arg(short, long, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
@@ -194,9 +216,12 @@ pub(crate) struct RunArgs {
     /// End with 125 when too few masters have confirmed the release
     #[arg(long)]
     pub(crate) strict: bool,
-    /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
-    pub(crate) command: Vec<OsString>,
+    /// Write a report of the outcome as JSON to this file, at the end
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+    /// Write metrics of the outcome to this file, at the end, for the textfile collector of `node_exporter`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) textfile: Option<PathBuf>,
 }
 
 /// Wait until a lock could be granted: enough masters are connected and fit, and their quarantine is over
@@ -352,6 +377,9 @@ pub(crate) struct DoctorArgs {
     /// For programs
     #[arg(long)]
     pub(crate) json: bool,
+    /// Write metrics of the masters and findings to this file, too, for the textfile collector of `node_exporter`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) prometheus: Option<PathBuf>,
     /// Let no warning pass
     #[arg(long)]
     pub(crate) strict: bool,

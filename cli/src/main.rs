@@ -88,7 +88,7 @@ fn perform(args: &Args, voice: Voice) -> Result<End, Failure> {
     match &args.verb {
         Verb::Completions(args) => return shell::completions(args).map(End::Code),
         Verb::Man(args) => return shell::man(args).map(End::Code),
-        Verb::Run(_) => run::signals::block_stops()?,
+        Verb::Run(_) | Verb::Hold(_) => run::signals::block_stops()?,
         _ => {}
     }
     password_file::check()?;
@@ -102,6 +102,9 @@ fn perform(args: &Args, voice: Voice) -> Result<End, Failure> {
     runtime.block_on(async {
         if let Verb::Run(run) = &args.verb {
             return run::run(run, &args.masters, voice).await;
+        }
+        if let Verb::Hold(hold) = &args.verb {
+            return run::hold(hold, &args.masters, voice).await;
         }
         look_after(args, voice).await.map(End::Code)
     })

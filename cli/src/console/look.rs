@@ -138,7 +138,7 @@ impl Curves {
             let changed = holders
                 .iter()
                 .filter(|(name, holder)| before.get(*name) != Some(holder));
-            changed.count() as f64 / (now - then).as_secs_f64()
+            f64::from(u32::try_from(changed.count()).unwrap_or(u32::MAX)) / (now - then).as_secs_f64()
         });
         if self.points.len() == POINTS {
             self.points.pop_front();

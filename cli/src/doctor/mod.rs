@@ -4,6 +4,7 @@ mod finding;
 mod json;
 mod lists;
 mod master;
+mod metrics;
 mod refusal;
 mod table;
 mod together;
@@ -20,6 +21,7 @@ use self::watch::{Watched, watch};
 use crate::args::{DoctorArgs, MastersArgs};
 use crate::exit::{self, Failure};
 use crate::inspect::print;
+use crate::run::account::put;
 use crate::say::{LiveLine, Rough, Voice};
 
 /// Facts, and the findings in them.
@@ -32,6 +34,9 @@ struct Diagnosis {
 pub(crate) async fn doctor(args: &DoctorArgs, masters: &MastersArgs, voice: Voice) -> Result<u8, Failure> {
     let diagnosis = diagnose(masters.builder()?, args.watch_for, voice).await?;
     let code = code(&diagnosis.findings, args.strict);
+    if let Some(file) = &args.prometheus {
+        put("--prometheus", file, &metrics::of(&diagnosis, code))?;
+    }
     if args.json {
         print(&format!("{:#}\n", json::of(&diagnosis, code)))?;
     } else {

@@ -178,7 +178,7 @@ fn command<M: Mode>(args: &RunArgs, guard: &MultiLockGuard<M>, seat: Option<u32>
     }
     command
         .env("MULTILOCK_HELD", "1")
-        .env("MULTILOCK_NAMES", args.names.to_string())
+        .env("MULTILOCK_NAMES", args.take.names.to_string())
         .env("MULTILOCK_HOLD", hold_id(&guard.holder()))
         .env("MULTILOCK_TOKEN", guard.fencing_token().to_string())
         .env("MULTILOCK_EXPIRES_AT", expires_at(guard.expires_at()));

@@ -1,7 +1,10 @@
-//! `multilock run`: a program that runs while a lock is held, and ends with the hold at the latest.
+//! `multilock run`: a program that runs while a lock is held, and ends with the hold at the latest. `multilock hold`: no program,
+//! but stdin.
 
+pub(crate) mod account;
 mod child;
 mod follow;
+mod hold;
 mod outcome;
 mod processes;
 mod reaper;
@@ -16,12 +19,13 @@ use multilock::{Closing, LONGEST_LEASE, LockError, Masters, Mode, MultiLock, Mul
 use rustix::process::Signal;
 use tokio::time::Instant;
 
+use self::account::Account;
 use self::child::Child;
 use self::follow::{Ended, follow};
 use self::outcome::{FOUND_LOST, given_back};
 use self::signals::Signals;
 use self::wait::{show_that_masters_are_missing, show_who_holds};
-use crate::args::{MastersArgs, RunArgs};
+use crate::args::{HoldArgs, MastersArgs, RunArgs, TakeArgs};
 use crate::connect::{Patience, connect};
 use crate::exit::{self, End, Failure};
 use crate::report::hold_id;
@@ -36,11 +40,45 @@ enum Waited<T> {
     Interrupted(Signal),
 }
 
+/// Work that is done under the lock.
+#[derive(Clone, Copy)]
+enum Work<'a> {
+    /// A program; it is asked to end this long before the end of the hold.
+    Program(&'a RunArgs, Duration),
+    /// Nothing, until stdin ends.
+    Input,
+}
+
 pub(crate) async fn run(args: &RunArgs, masters: &MastersArgs, voice: Voice) -> Result<End, Failure> {
     check_shell(args)?;
     let notice = notice(args, masters)?;
+    take(&args.take, masters, Work::Program(args, notice), voice).await
+}
+
+pub(crate) async fn hold(args: &HoldArgs, masters: &MastersArgs, voice: Voice) -> Result<End, Failure> {
+    take(&args.take, masters, Work::Input, voice).await
+}
+
+/// Takes the lock, does the work, and reports the outcome.
+async fn take(args: &TakeArgs, masters: &MastersArgs, work: Work<'_>, voice: Voice) -> Result<End, Failure> {
+    let mut account = Account::begin();
+    let end = connect_and_take(args, masters, work, &mut account, voice).await;
+    match account.write(args, &end) {
+        Ok(()) => end,
+        // The first failure counts.
+        Err(failure) => end.and(Err(failure)),
+    }
+}
+
+async fn connect_and_take(
+    args: &TakeArgs,
+    masters: &MastersArgs,
+    work: Work<'_>,
+    account: &mut Account,
+    voice: Voice,
+) -> Result<End, Failure> {
     let mut signals = Signals::listen()?;
-    let begun = Instant::now();
+    let begun = account.begun;
     let patience = match (args.try_only, args.wait) {
         (true, _) => Patience::None,
         (false, Some(wait)) => Patience::Until(begun + wait),
@@ -61,10 +99,10 @@ pub(crate) async fn run(args: &RunArgs, masters: &MastersArgs, voice: Voice) -> 
         Waited::Done(connected) => connected?,
         Waited::Interrupted(signal) => return Ok(End::Signal(signal)),
     };
-    let code = with_masters(args, &masters, notice, begun, &mut signals, voice).await;
+    let end = with_masters(args, &masters, work, account, &mut signals, voice).await;
     // Messages that are still on their way reach the masters.
     masters.close(Closing::Release).await;
-    code
+    end
 }
 
 /// Refuses further words: a shell would take them for its own arguments, and run something else.
@@ -81,7 +119,7 @@ fn check_shell(args: &RunArgs) -> Result<(), Failure> {
 /// Time before the end of the hold at which the child is asked to end.
 fn notice(args: &RunArgs, masters: &MastersArgs) -> Result<Duration, Failure> {
     let longest = masters.for_tests.unwrap_or(LONGEST_LEASE);
-    let lease = args.lease.unwrap_or(longest);
+    let lease = args.take.lease.unwrap_or(longest);
     let most = lease / 2;
     match args.kill_after {
         Some(notice) if notice > most => Err(Failure::usage(format!(
@@ -112,22 +150,22 @@ async fn interruptible<T>(signals: &mut Signals, work: impl Future<Output = T>) 
 }
 
 async fn with_masters(
-    args: &RunArgs,
+    args: &TakeArgs,
     masters: &Masters,
-    notice: Duration,
-    begun: Instant,
+    work: Work<'_>,
+    account: &mut Account,
     signals: &mut Signals,
     voice: Voice,
 ) -> Result<End, Failure> {
     let lock = masters.lock(&*args.names, args.policy);
     match (args.seats, &*args.names) {
-        (None, _) if args.shared => under(args, lock.read(), |_| None, notice, begun, signals, voice).await,
+        (None, _) if args.shared => under(args, lock.read(), |_| None, work, account, signals, voice).await,
         (None, _) => {
             let lock = match args.at_least {
                 Some(at_least) => lock.at_least(at_least),
                 None => lock,
             };
-            under(args, lock, |_| None, notice, begun, signals, voice).await
+            under(args, lock, |_| None, work, account, signals, voice).await
         }
         (Some(seats), [name]) => {
             let lock = masters.permits(name, seats).policy(args.policy);
@@ -135,8 +173,8 @@ async fn with_masters(
                 args,
                 lock,
                 |permit| Some(permit.seat()),
-                notice,
-                begun,
+                work,
+                account,
                 signals,
                 voice,
             )
@@ -149,16 +187,17 @@ async fn with_masters(
     }
 }
 
-/// Runs the program under a lock. `seat` tells the seat of a permit.
+/// Does the work under a lock. `seat` tells the seat of a permit.
 async fn under<M: Mode>(
-    args: &RunArgs,
+    args: &TakeArgs,
     lock: MultiLock<M>,
     seat: impl Fn(&MultiLockGuard<M>) -> Option<u32>,
-    notice: Duration,
-    begun: Instant,
+    work: Work<'_>,
+    account: &mut Account,
     signals: &mut Signals,
     voice: Voice,
 ) -> Result<End, Failure> {
+    let begun = account.begun;
     let lock = with_options(lock, args, begun);
     let guard = match interruptible(signals, acquire(args, &lock, begun, voice)).await {
         Waited::Done(Ok(guard)) => guard,
@@ -173,19 +212,31 @@ async fn under<M: Mode>(
         Rough(guard.validity()),
         Rough(begun.elapsed())
     ));
-    let child = match Child::start(args, &guard, seat(&guard)) {
-        Ok(child) => child,
-        Err(failure) => {
-            // The names are free before the failure is reported.
-            let _ = guard.unlock().await;
-            return Err(failure);
+    let seat = seat(&guard);
+    account.granted(&guard, seat);
+    let ended = match work {
+        Work::Program(args, notice) => {
+            let child = match Child::start(args, &guard, seat) {
+                Ok(child) => child,
+                Err(failure) => {
+                    // The names are free before the failure is reported.
+                    let _ = guard.unlock().await;
+                    account.hold_ended();
+                    return Err(failure);
+                }
+            };
+            let ended = follow(&guard, child, notice, signals, voice).await?;
+            account.program_ended(ended.end);
+            ended
         }
+        Work::Input => hold::until_input_ends(args, &guard, signals).await?,
     };
-    let ended = follow(&guard, child, notice, signals, voice).await?;
-    give_back(args, guard, &ended, voice).await
+    let end = give_back(args, guard, &ended, work, voice).await;
+    account.hold_ended();
+    end
 }
 
-fn with_options<M: Mode>(mut lock: MultiLock<M>, args: &RunArgs, begun: Instant) -> MultiLock<M> {
+fn with_options<M: Mode>(mut lock: MultiLock<M>, args: &TakeArgs, begun: Instant) -> MultiLock<M> {
     if let Some(wait) = args.wait {
         lock = lock.wait(wait.saturating_sub(begun.elapsed()));
     }
@@ -202,7 +253,7 @@ fn with_options<M: Mode>(mut lock: MultiLock<M>, args: &RunArgs, begun: Instant)
 }
 
 async fn acquire<M: Mode>(
-    args: &RunArgs,
+    args: &TakeArgs,
     lock: &MultiLock<M>,
     begun: Instant,
     voice: Voice,
@@ -217,7 +268,7 @@ async fn acquire<M: Mode>(
     }
 }
 
-fn refused(args: &RunArgs, error: LockError) -> Result<End, Failure> {
+fn refused(args: &TakeArgs, error: LockError) -> Result<End, Failure> {
     let mut failure = Failure::from(error);
     if failure.code == exit::HELD {
         failure.code = args.conflict_exit_code;
@@ -227,14 +278,18 @@ fn refused(args: &RunArgs, error: LockError) -> Result<End, Failure> {
 
 /// Gives the lock back, and reports the end of the child and of the hold.
 async fn give_back<M: Mode>(
-    args: &RunArgs,
+    args: &TakeArgs,
     guard: MultiLockGuard<M>,
     ended: &Ended,
+    work: Work<'_>,
     voice: Voice,
 ) -> Result<End, Failure> {
     let unlocked = guard.unlock().await;
     if let Some(reason) = ended.made_to {
-        let message = format_args!("{reason}; the program was made to end");
+        let message = match work {
+            Work::Program(..) => format!("{reason}; the program was made to end"),
+            Work::Input => reason.to_owned(),
+        };
         return Err(Failure::new(exit::LOST, message));
     }
     match unlocked {
@@ -242,7 +297,10 @@ async fn give_back<M: Mode>(
         // This applies also if the program succeeded: another program was not kept out.
         Err(UnlockError::WasLost { votes }) => {
             voice.detail(format_args!("the masters answered to the release: {votes}"));
-            let message = format_args!("{FOUND_LOST} ({})", ended.end);
+            let message = match work {
+                Work::Program(..) => format!("{FOUND_LOST} ({})", ended.end),
+                Work::Input => FOUND_LOST.to_owned(),
+            };
             return Err(Failure::new(exit::LOST, message));
         }
         Err(error) if args.strict => return Err(Failure::own(error)),

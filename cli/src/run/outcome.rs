@@ -24,7 +24,7 @@ fn is_forced(votes: &Votes) -> bool {
 }
 
 /// Message of a loss that is found when the lock is given back. Its cause is not known then.
-pub(super) const FOUND_LOST: &str = "the lock was lost before the program ended: its lease had ended, it was taken away by \
+pub(super) const FOUND_LOST: &str = "the lock was lost before it was given back: its lease had ended, it was taken away by \
                                      force, or the masters have forgotten it; another program may have run meanwhile";
 
 /// End of a lock that was given back.

@@ -53,7 +53,7 @@ impl Browser {
             .expect("chromedriver is missing: apt-get install chromium chromium-driver");
         let line = line_of(&mut driver, "started successfully on port").await;
         let port = line.trim_end_matches('.').rsplit(' ').next().expect("a port");
-        let scheme = if dark { 0 } else { 1 };
+        let scheme = i32::from(!dark);
         let options = json!({"args": [
             "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
             format!("--window-size={width},{height}"),
@@ -209,8 +209,21 @@ async fn the_page_shows_locks_masters_and_takes_locks_away() {
     assert!(errors.is_empty(), "{errors:?}");
     browser.client.clone().close().await.expect("closed");
 
-    // With the flag a lock can be taken away; dark, on a phone.
-    let (_forcing, url) = console(&servers, &["--allow-force"]).await;
+    take_away(&servers, "ledger:2026-05").await;
+    timeout(WITHIN, holding.lost())
+        .await
+        .expect("the holder learns of it");
+    timeout(WITHIN, waiting)
+        .await
+        .expect("in time")
+        .expect("no panic")
+        .expect("the next one has it");
+    drop((evil, invoices));
+}
+
+/// With the flag a lock can be taken away; dark, on a phone.
+async fn take_away(servers: &[Server], name: &str) {
+    let (_forcing, url) = console(servers, &["--allow-force"]).await;
     let browser = Browser::start(true, (500, 1000)).await;
     browser.client.goto(&url).await.expect("the page");
     browser
@@ -228,10 +241,10 @@ async fn the_page_shows_locks_masters_and_takes_locks_away() {
     );
     sleep(Duration::from_secs(3)).await;
     browser.picture("console-dark").await;
-    let row = "#locks tr[data-name='ledger:2026-05']";
+    let row = format!("#locks tr[data-name='{name}']");
     browser.click(&format!("{row} button")).await;
     browser
-        .until("it asks", "#force-name", |texts| texts == ["ledger:2026-05"])
+        .until("it asks", "#force-name", |texts| texts == [name])
         .await;
     browser.click("#force-no").await;
     browser
@@ -239,14 +252,5 @@ async fn the_page_shows_locks_masters_and_takes_locks_away() {
         .await;
     browser.click(&format!("{row} button")).await;
     browser.click("#force-yes").await;
-    timeout(WITHIN, holding.lost())
-        .await
-        .expect("the holder learns of it");
-    timeout(WITHIN, waiting)
-        .await
-        .expect("in time")
-        .expect("no panic")
-        .expect("the next one has it");
     browser.client.close().await.expect("closed");
-    drop((evil, invoices));
 }

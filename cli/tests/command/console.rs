@@ -54,14 +54,15 @@ impl Console {
 
     async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).await.expect("it listens");
-        let mut request = format!("{method} {path} HTTP/1.1\r\nContent-Length: {}\r\n", body.len());
+        let mut lines = vec![
+            format!("{method} {path} HTTP/1.1"),
+            format!("Content-Length: {}", body.len()),
+        ];
         if !headers.iter().any(|(name, _)| *name == "Host") {
-            request += &format!("Host: {}\r\n", self.address);
+            lines.push(format!("Host: {}", self.address));
         }
-        for (name, value) in headers {
-            request += &format!("{name}: {value}\r\n");
-        }
-        request += &format!("Connection: close\r\n\r\n{body}");
+        lines.extend(headers.iter().map(|(name, value)| format!("{name}: {value}")));
+        let request = format!("{}\r\nConnection: close\r\n\r\n{body}", lines.join("\r\n"));
         stream.write_all(request.as_bytes()).await.expect("it reads");
         stream
     }

@@ -201,7 +201,7 @@ async fn a_lock_that_is_found_lost_after_the_program_is_no_success() {
         assert!(
             ended
                 .stderr
-                .contains("multilock: the lock was lost before the program ended: "),
+                .contains("multilock: the lock was lost before it was given back: "),
             "{ended:?}"
         );
         assert!(

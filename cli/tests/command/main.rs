@@ -1,5 +1,6 @@
 //! The command on real servers, which the tests start themselves, with real children.
 
+mod account;
 mod codes;
 mod console;
 mod crowd;

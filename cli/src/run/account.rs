@@ -1,0 +1,188 @@
+//! The outcome of `run` and `hold`, for programs: as JSON, and as metrics for a textfile collector.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use multilock::{Mode, MultiLockGuard};
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::args::TakeArgs;
+use crate::exit::{self, End, Failure};
+use crate::report::{hold_id, ms};
+use crate::translation::translated;
+
+/// Course of the command so far.
+#[derive(Debug)]
+pub(super) struct Account {
+    pub(super) begun: Instant,
+    granted: Option<Granted>,
+    /// End of the program, if it has run.
+    program: Option<End>,
+}
+
+#[derive(Debug)]
+struct Granted {
+    at: Instant,
+    hold: String,
+    token: Option<u64>,
+    seat: Option<u32>,
+    /// End of the hold.
+    ended: Option<Instant>,
+}
+
+impl Account {
+    pub(super) fn begin() -> Self {
+        Self {
+            begun: Instant::now(),
+            granted: None,
+            program: None,
+        }
+    }
+
+    pub(super) fn granted<M: Mode>(&mut self, guard: &MultiLockGuard<M>, seat: Option<u32>) {
+        self.granted = Some(Granted {
+            at: Instant::now(),
+            hold: hold_id(&guard.holder()),
+            token: Some(guard.fencing_token().get()),
+            seat,
+            ended: None,
+        });
+    }
+
+    pub(super) fn program_ended(&mut self, end: End) {
+        self.program = Some(end);
+    }
+
+    pub(super) fn hold_ended(&mut self) {
+        if let Some(granted) = &mut self.granted {
+            granted.ended = Some(Instant::now());
+        }
+    }
+
+    /// Writes the files that the arguments name. A file that cannot be written is a failure of the command.
+    pub(super) fn write(&self, args: &TakeArgs, result: &Result<End, Failure>) -> Result<(), Failure> {
+        if let Some(file) = &args.report {
+            put("--report", file, &format!("{:#}\n", self.report(args, result)))?;
+        }
+        if let Some(file) = &args.textfile {
+            put("--textfile", file, &self.metrics(args, result))?;
+        }
+        Ok(())
+    }
+
+    fn outcome(&self, args: &TakeArgs, result: &Result<End, Failure>) -> &'static str {
+        match result {
+            Ok(_) if self.granted.is_some() => "done",
+            Ok(_) => "interrupted",
+            Err(failure) => match failure.code {
+                exit::LOST => "lost",
+                exit::NO_QUORUM => "unreachable",
+                exit::UNFIT => "unfit",
+                code if self.granted.is_none() && code == args.conflict_exit_code => "contended",
+                exit::USAGE => "invalid",
+                _ => "failed",
+            },
+        }
+    }
+
+    /// Time for which it waited, and time for which it held the lock.
+    fn times(&self) -> (Duration, Option<Duration>) {
+        match &self.granted {
+            None => (self.begun.elapsed(), None),
+            Some(granted) => {
+                let ended = granted.ended.unwrap_or_else(Instant::now);
+                (granted.at - self.begun, Some(ended - granted.at))
+            }
+        }
+    }
+
+    fn report(&self, args: &TakeArgs, result: &Result<End, Failure>) -> serde_json::Value {
+        let (waited, held) = self.times();
+        let granted = self.granted.as_ref();
+        let program = self.program.map(|end| match end {
+            End::Code(code) => json!({"code": code, "signal": null}),
+            End::Signal(signal) => json!({"code": null, "signal": signal.as_raw()}),
+        });
+        json!({
+            "outcome": self.outcome(args, result),
+            "names": *args.names,
+            "ended_at": humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
+            "waited_ms": ms(waited),
+            "held_ms": held.map(ms),
+            "hold": granted.map(|granted| &granted.hold),
+            "token": granted.and_then(|granted| granted.token),
+            "seat": granted.and_then(|granted| granted.seat),
+            "program": program,
+            "error": result.as_ref().err().map(|failure| translated(&failure.message)),
+        })
+    }
+
+    fn metrics(&self, args: &TakeArgs, result: &Result<End, Failure>) -> String {
+        let (waited, held) = self.times();
+        let outcome = self.outcome(args, result);
+        let labels = format!("names=\"{}\"", escaped(&args.names.to_string()));
+        let mut text = String::new();
+        let mut gauge = |name: &str, help: &str, more: &str, value: f64| {
+            let _ = writeln!(
+                text,
+                "# HELP {name} {help}
+# TYPE {name} gauge
+{name}{{{labels}{more}}} {value}"
+            );
+        };
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        gauge(
+            "multilock_run_ended_timestamp_seconds",
+            "Time at which multilock run ended last, since 1970, with its outcome",
+            &format!(",outcome=\"{outcome}\""),
+            now.as_secs_f64(),
+        );
+        gauge(
+            "multilock_run_success",
+            "Whether the lock was held to the end and the program's exit code was 0",
+            "",
+            f64::from(u8::from(matches!(result, Ok(End::Code(0))))),
+        );
+        gauge(
+            "multilock_run_waited_seconds",
+            "Time for which it waited for the lock",
+            "",
+            waited.as_secs_f64(),
+        );
+        if let Some(held) = held {
+            gauge(
+                "multilock_run_held_seconds",
+                "Time for which it held the lock",
+                "",
+                held.as_secs_f64(),
+            );
+        }
+        text
+    }
+}
+
+/// Escapes a value of a label.
+pub(crate) fn escaped(value: &str) -> String {
+    value
+        .replace('\\', r"\\")
+        .replace('"', "\\\"")
+        .replace('\n', r"\n")
+}
+
+/// Puts a file in place in one step, so that nobody reads half of it.
+pub(crate) fn put(option: &str, file: &Path, text: &str) -> Result<(), Failure> {
+    let mut beside = file.as_os_str().to_owned();
+    beside.push(format!(".{}", std::process::id()));
+    let beside = PathBuf::from(beside);
+    let put = fs::write(&beside, text).and_then(|()| fs::rename(&beside, file));
+    put.map_err(|error| {
+        let _ = fs::remove_file(&beside);
+        Failure::own(format_args!(
+            "{option}: {} cannot be written: {error}",
+            file.display()
+        ))
+    })
+}

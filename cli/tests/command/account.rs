@@ -1,0 +1,210 @@
+//! `hold`, and the files in which commands leave their outcome.
+
+use std::process::Stdio;
+
+use multilock_test_support::{Server, connect, held_everywhere, three, until, until_free};
+use rustix::process::Signal;
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, ChildStdin};
+use tokio::time::timeout;
+
+use crate::stage::{Said, Witness, ms, multilock, run, said, signal, urls};
+
+const ARGS: &[&str] = &["--appendonly", "no"];
+
+/// A command that holds `a`, its stdin, and its first line.
+async fn hold(servers: &[Server], args: &[&str]) -> (Child, ChildStdin, String) {
+    let mut command = multilock(&urls(servers));
+    let mut child = command
+        .arg("hold")
+        .args(args)
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("the command");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let line = timeout(ms(20_000), lines.next_line()).await.expect("in time");
+    let input = child.stdin.take().expect("a pipe");
+    (child, input, line.expect("text").expect("a line"))
+}
+
+async fn is_held(servers: &[Server]) -> Option<i32> {
+    let mut command = multilock(&urls(servers));
+    said(command.args(["held", "a"]).spawn().expect("the command"))
+        .await
+        .code
+}
+
+#[tokio::test]
+async fn a_lock_is_held_until_stdin_closes_or_a_signal_comes() {
+    let servers = three(ARGS).await;
+    let (child, input, line) = hold(&servers, &["a"]).await;
+    assert!(
+        line.starts_with("a: held as ") && line.contains(" under token 1"),
+        "{line}"
+    );
+    assert_eq!(is_held(&servers).await, Some(0));
+    let mut refused = multilock(&urls(&servers));
+    let refused = refused.args(["hold", "a", "-n"]).spawn().expect("the command");
+    assert_eq!(said(refused).await.code, Some(75));
+    drop(input);
+    assert_eq!(said(child).await.code, Some(0));
+    assert_eq!(is_held(&servers).await, Some(1));
+    let (child, _input, _) = hold(&servers, &["a", "--shared"]).await;
+    let (other, _other_input, _) = hold(&servers, &["a", "--shared"]).await;
+    signal(&child, Signal::TERM);
+    assert_eq!(said(child).await.signal, Some(15));
+    assert_eq!(is_held(&servers).await, Some(0), "the other one holds it");
+    signal(&other, Signal::INT);
+    assert_eq!(said(other).await.signal, Some(2));
+    until_free(&servers, "a").await;
+}
+
+#[tokio::test]
+async fn a_hold_that_is_taken_away_ends_the_command() {
+    let servers = three(ARGS).await;
+    let (child, _input, _) = hold(&servers, &["a", "--lease", "1200ms"]).await;
+    let mut force = multilock(&urls(&servers));
+    let force = force
+        .args(["force-release", "a", "--yes"])
+        .spawn()
+        .expect("the command");
+    assert_eq!(said(force).await.code, Some(0));
+    let ended = said(child).await;
+    assert_eq!(ended.code, Some(124), "{ended:?}");
+    assert!(ended.stderr.contains("taken away by force"), "{ended:?}");
+    assert!(!ended.stderr.contains("program"), "there is none: {ended:?}");
+}
+
+/// Report and metrics of a run with these arguments.
+async fn account(servers: &[Server], witness: &Witness, args: &[&str]) -> (Said, Value, String) {
+    let (report, textfile) = (witness.file("report.json"), witness.file("run.prom"));
+    let mut command = multilock(&urls(servers));
+    command.args(["run", "--report", &report, "--textfile", &textfile]);
+    let ended = said(command.args(args).spawn().expect("the command")).await;
+    let text = std::fs::read_to_string(&report).expect("a report");
+    let metrics = std::fs::read_to_string(&textfile).expect("metrics");
+    (ended, serde_json::from_str(&text).expect("JSON"), metrics)
+}
+
+#[tokio::test]
+async fn the_outcome_is_left_in_files() {
+    let servers = three(ARGS).await;
+    let witness = Witness::new();
+    let (ended, report, metrics) = account(
+        &servers,
+        &witness,
+        &["a", "b", "-c", "--", "echo $MULTILOCK_TOKEN $MULTILOCK_HOLD"],
+    )
+    .await;
+    let words: Vec<&str> = ended.stdout.split_whitespace().collect();
+    assert_eq!(report["outcome"], "done");
+    assert_eq!(report["names"], serde_json::json!(["a", "b"]));
+    assert_eq!(report["token"].to_string(), words[0]);
+    assert_eq!(report["hold"], words[1]);
+    assert_eq!(report["program"]["code"], 0);
+    assert!(
+        report["held_ms"].is_u64() && report["error"].is_null(),
+        "{report}"
+    );
+    assert!(
+        metrics.contains("multilock_run_success{names=\"a,b\"} 1\n"),
+        "{metrics}"
+    );
+    assert!(metrics.contains("outcome=\"done\""), "{metrics}");
+
+    // The program's codes are told from those of the command.
+    let (ended, report, metrics) = account(&servers, &witness, &["a", "-c", "--", "exit 75"]).await;
+    assert_eq!((ended.code, &report["outcome"]), (Some(75), &"done".into()));
+    assert_eq!(report["program"]["code"], 75);
+    assert!(
+        metrics.contains("multilock_run_success{names=\"a\"} 0\n"),
+        "{metrics}"
+    );
+    let masters = connect(urls(&servers)).await;
+    let guard = held_everywhere(&masters.red_lock("a")).await;
+    let (ended, report, metrics) = account(&servers, &witness, &["a", "-n", "--", "true"]).await;
+    assert_eq!((ended.code, &report["outcome"]), (Some(75), &"contended".into()));
+    assert!(
+        report["program"].is_null() && report["held_ms"].is_null(),
+        "{report}"
+    );
+    assert!(!metrics.contains("multilock_run_held_seconds"), "{metrics}");
+    guard.unlock().await.expect("held");
+    let (ended, report, _) = account(&servers, &witness, &["a", "--", "/no/such/program"]).await;
+    assert_eq!((ended.code, &report["outcome"]), (Some(127), &"failed".into()));
+    let (ended, report, _) = account(
+        &servers,
+        &witness,
+        &[
+            "a",
+            "--lease",
+            "1200ms",
+            "--max-hold",
+            "1200ms",
+            "--",
+            "sleep",
+            "60",
+        ],
+    )
+    .await;
+    assert_eq!((ended.code, &report["outcome"]), (Some(124), &"lost".into()));
+    let refused = run(
+        multilock(&urls(&servers)),
+        &["a", "--report", "/no/such/file", "--", "true"],
+    )
+    .await;
+    assert_eq!(refused.code, Some(125), "{refused:?}");
+    assert!(
+        refused
+            .stderr
+            .contains("--report: /no/such/file cannot be written"),
+        "{refused:?}"
+    );
+    for server in &servers[..2] {
+        server.kill().await;
+    }
+    let (ended, report, _) = account(&servers, &witness, &["a", "-n", "--", "true"]).await;
+    assert_eq!(
+        (ended.code, &report["outcome"]),
+        (Some(69), &"unreachable".into())
+    );
+}
+
+#[tokio::test]
+async fn an_examination_is_left_as_metrics() {
+    let servers = three(ARGS).await;
+    let witness = Witness::new();
+    let file = witness.file("doctor.prom");
+    servers[2].kill().await;
+    let mut metrics = String::new();
+    until("metrics are there", async || {
+        let mut command = multilock(&urls(&servers));
+        command.args(["doctor", "--for", "100ms", "--prometheus", &file]);
+        let ended = said(command.spawn().expect("the command")).await;
+        metrics = std::fs::read_to_string(&file).expect("metrics");
+        ended.code == Some(0)
+    })
+    .await;
+    let of = |index: usize, name: &str| {
+        let url = servers[index].url();
+        let label = url.trim_start_matches("redis://").trim_end_matches('/');
+        let line = format!("{name}{{node=\"{label}\"}} ");
+        metrics
+            .lines()
+            .find_map(|other| other.strip_prefix(&line).map(str::to_owned))
+    };
+    assert_eq!(of(0, "multilock_master_up").as_deref(), Some("1"), "{metrics}");
+    assert_eq!(
+        of(0, "multilock_master_has_vote").as_deref(),
+        Some("1"),
+        "{metrics}"
+    );
+    assert_eq!(of(2, "multilock_master_up").as_deref(), Some("0"), "{metrics}");
+    assert_eq!(of(2, "multilock_master_round_trip_seconds"), None, "{metrics}");
+    assert!(
+        metrics.contains("multilock_doctor_findings{severity=\"error\"} 0\n"),
+        "{metrics}"
+    );
+    assert!(metrics.contains("multilock_doctor_exit_code 0\n"), "{metrics}");
+}
