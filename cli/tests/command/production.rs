@@ -1,5 +1,6 @@
 //! The files of `contrib/redis`, on servers that start from them.
 
+use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -13,12 +14,16 @@ use tempfile::TempDir;
 use tokio::process::Command;
 
 use crate::doctor::doctor_with;
-use crate::stage::{multilock, run};
+use crate::stage::{multilock, run, said};
+
+fn contrib(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../contrib")
+        .join(name)
+}
 
 fn file(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../contrib/redis")
-        .join(name)
+    contrib("redis").join(name)
 }
 
 /// A server with these files. What differs on each host is on its command line.
@@ -79,12 +84,17 @@ impl Master {
 }
 
 fn launch(port: u16, data: &TempDir) -> Child {
+    // The directory of the host may not be there, or not be for this user.
+    let text = fs::read_to_string(file("redis.conf")).expect("the file");
+    let here = data.path().display();
+    let moved = text.replace("\ndir /var/lib/redis\n", &format!("\ndir {here}\n"));
+    assert_ne!(text, moved, "it names a directory");
+    let config = data.path().join("redis.conf");
+    fs::write(&config, moved).expect("a disk");
     let mut command = spawn::command(&binary().expect("a server"));
     command
-        .arg(file("redis.conf"))
+        .arg(config)
         .args(["--port", &port.to_string()])
-        .arg("--dir")
-        .arg(data.path())
         .arg("--aclfile")
         .arg(file("users.acl").canonicalize().expect("the file"))
         .stdin(Stdio::null())
@@ -177,6 +187,45 @@ async fn a_program_runs_on_the_masters_of_contrib_and_the_doctor_finds_nothing()
     let notes = [("note", "append_not_told"), ("note", "clients_not_told")];
     assert_eq!(diagnosis.code, Some(0), "{:#}", diagnosis.told);
     assert_eq!(diagnosis.codes(), [notes, notes, notes].concat());
+}
+
+/// The calls of the unit and of the `CronJob`, for another program: one is granted, and the next one finds the name taken.
+#[tokio::test]
+async fn what_systemd_and_kubernetes_call_is_understood() {
+    let servers = three().await;
+    let call = async |words: &[&str]| {
+        let mut command = with_namespace(multilock(&as_user(&servers, APP)));
+        said(command.args(words).spawn().expect("the command")).await
+    };
+    let unit = fs::read_to_string(contrib("systemd/nightly-report.service")).expect("a unit");
+    let of_unit = |key: &str| {
+        let start = format!("{key}=/usr/local/bin/multilock ");
+        let line = unit.lines().find_map(|line| line.strip_prefix(&start));
+        line.expect("a call").split(' ').collect::<Vec<_>>()
+    };
+    let ready = call(&of_unit("ExecStartPre")).await;
+    assert_eq!((ready.code, ready.stderr.as_str()), (Some(0), ""));
+    let manifest = fs::read_to_string(contrib("kubernetes/cronjob.yaml")).expect("a manifest");
+    let (_, list) = manifest.split_once("command:\n").expect("a call");
+    let items = list.lines().map_while(|line| line.trim().strip_prefix("- "));
+    let of_manifest: Vec<&str> = items.skip(1).map(|item| item.trim_matches('"')).collect();
+    let unit = of_unit("ExecStart");
+    for (words, codes) in [(unit, [0, 75]), (of_manifest, [0, 0])] {
+        let (program, words) = words.split_last().expect("words");
+        assert!(program.starts_with("/usr/local/bin/"), "{program}");
+        for code in codes {
+            let mut words = words.to_vec();
+            words.push("true");
+            let ran = call(&words).await;
+            assert_eq!(ran.code, Some(code), "{words:?}: {}", ran.stderr);
+        }
+        for server in &servers {
+            server
+                .ask(&["DEL", "prod:nightly-report"])
+                .await
+                .expect("allowed");
+        }
+    }
 }
 
 /// Without a login nothing works, and the user of the services may do what the page says.
