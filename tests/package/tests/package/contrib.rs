@@ -170,8 +170,8 @@ fn the_cron_job_fits_together() {
         .iter()
         .map(|variable| variable["name"].as_str().expect("a name"));
     check_variables(CRONJOB, keys(&settings["data"]).chain(names));
-    let named = &container["envFrom"][0]["configMapRef"]["name"];
-    assert_eq!(named, &settings["metadata"]["name"]);
+    let source = &container["envFrom"][0]["configMapRef"]["name"];
+    assert_eq!(source, &settings["metadata"]["name"]);
     let volume = &pod["volumes"][0];
     assert_eq!(volume["secret"]["secretName"], secret["metadata"]["name"]);
     let item = &volume["secret"]["items"][0];
