@@ -1,9 +1,14 @@
 //! What each example says on real masters.
 
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+
 use multilock_test_support::{Authority, Cluster};
-use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::join;
+use tokio::net::TcpStream;
 use tokio::process::ChildStdout;
-use tokio::time::{Duration, timeout};
+use tokio::time::{Duration, sleep, timeout};
 
 use crate::built::{example, on, said};
 
@@ -190,6 +195,55 @@ async fn the_status_changes_with_the_masters() {
     )
     .await;
     running.kill().await.expect("it was running");
+}
+
+/// A scrape of it has the series of the dashboard, with buckets.
+#[tokio::test]
+async fn a_service_exports_its_metrics_with_buckets() {
+    let cluster = Cluster::start(3).await;
+    let address = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr();
+    let address = address.expect("an address");
+    let mut command = on(&cluster, "metrics");
+    command.args([address.to_string(), "8".to_owned()]);
+    let (said, scraped) = join!(said(command), timeout(WITHIN, scraped(address)));
+    let scraped = scraped.expect("it is scraped while it runs");
+    assert_in_order(
+        &said,
+        &[&format!("metrics at http://{address}/metrics"), "closed"],
+    );
+    for series in [
+        "multilock_acquire_duration_seconds_bucket{",
+        "multilock_hold_duration_seconds_bucket{",
+        "multilock_node_call_duration_seconds_bucket{",
+        "multilock_renew_margin_seconds_bucket{",
+        "multilock_round_duration_seconds_bucket{",
+    ] {
+        assert!(scraped.contains(series), "no {series} in:\n{scraped}");
+    }
+    assert!(!scraped.contains("quantile="), "a histogram without bounds");
+    assert!(scraped.contains("label=\"invoice\""), "{scraped}");
+}
+
+const WITHIN: Duration = Duration::from_secs(60);
+
+/// A scrape that shows a lock that was released.
+async fn scraped(address: SocketAddr) -> String {
+    loop {
+        let scraped = scrape(address).await.unwrap_or_default();
+        if scraped.contains("multilock_hold_duration_seconds_count{end=\"released\",label=\"invoice\"}") {
+            return scraped;
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+async fn scrape(address: SocketAddr) -> io::Result<String> {
+    let mut stream = TcpStream::connect(address).await?;
+    let request = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    Ok(answer)
 }
 
 async fn heard(lines: &mut Lines<BufReader<ChildStdout>>, wanted: &str) {

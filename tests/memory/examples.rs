@@ -82,7 +82,7 @@ fn the_guide_to_testing_shows_code_that_runs() {
     }
 }
 
-/// The page shows the exporter that `make monitoring` runs with.
+/// The page shows the exporter that `make monitoring` and the example run with.
 #[test]
 fn the_page_for_operators_shows_the_exporter_that_is_tried() {
     let read = |file: &str| fs::read_to_string(root().join(file)).expect("a text");
@@ -92,6 +92,12 @@ fn the_page_for_operators_shows_the_exporter_that_is_tried() {
     assert!(
         page.contains(&format!("```text\n{exporter}```\n")),
         "docs/operations.md does not show: {exporter}"
+    );
+    let (_, exporter) = exporter.split_once("\n\n").expect("a function below the imports");
+    let example = read("examples/metrics.rs");
+    assert!(
+        example.contains(exporter),
+        "examples/metrics.rs does not have: {exporter}"
     );
 }
 

@@ -9,6 +9,7 @@ mod incident;
 mod loss;
 mod names;
 mod operator;
+mod production;
 mod pty;
 mod stage;
 mod terminal;

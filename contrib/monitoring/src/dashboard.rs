@@ -20,7 +20,12 @@ pub(crate) struct Target {
 }
 
 /// What stands in for the dashboard's variables; rates are of five scrapes.
-const VARIABLES: [(&str, &str); 3] = [("$__rate_interval", "5s"), ("$job", ".*"), ("$instance", ".*")];
+const VARIABLES: [(&str, &str); 4] = [
+    ("$__rate_interval", "5s"),
+    ("$job", ".*"),
+    ("$instance", ".*"),
+    ("$label", ".*"),
+];
 
 pub(crate) fn panels(path: &Path) -> Result<Vec<Panel>> {
     let file = File::open(path).with_context(|| path.display().to_string())?;

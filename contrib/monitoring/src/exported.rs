@@ -51,7 +51,7 @@ async fn what_the_dashboard_and_the_alerts_ask_for_is_exported() {
     let asked_for = asked_for();
     assert!(asked_for.len() > 12, "{asked_for:?}");
     let buckets = asked_for.iter().filter(|metric| metric.ends_with("_bucket"));
-    assert_eq!(buckets.count(), 3, "{asked_for:?}");
+    assert_eq!(buckets.count(), 4, "{asked_for:?}");
     let is_exported = |metric: &String| {
         let mut names = scraped.lines().map(|line| line.split(['{', ' ']).next());
         names.any(|name| name == Some(metric))

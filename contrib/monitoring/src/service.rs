@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use crate::exporter::exporter;
 
 /// Short, so that a hold that cannot be renewed is lost while one looks on.
-const LEASE: Duration = Duration::from_secs(6);
+pub(crate) const LEASE: Duration = Duration::from_secs(6);
 const INVOICES: usize = 3;
 const CHARGING: usize = 6;
 

@@ -13,16 +13,16 @@ use crate::stage::{Said, multilock, said, urls};
 
 /// What a diagnosis came to.
 #[derive(Debug)]
-struct Diagnosis {
-    code: Option<i32>,
-    told: Value,
+pub(crate) struct Diagnosis {
+    pub(crate) code: Option<i32>,
+    pub(crate) told: Value,
 }
 
 async fn doctor(command: Command) -> Diagnosis {
     doctor_with(command, &[]).await
 }
 
-async fn doctor_with(mut command: Command, args: &[&str]) -> Diagnosis {
+pub(crate) async fn doctor_with(mut command: Command, args: &[&str]) -> Diagnosis {
     let child = command.args(["doctor", "--json"]).args(args).spawn();
     let Said {
         code, stdout, stderr, ..
@@ -68,7 +68,7 @@ impl Diagnosis {
     }
 
     /// What was found, by severity and code.
-    fn codes(&self) -> Vec<(&str, &str)> {
+    pub(crate) fn codes(&self) -> Vec<(&str, &str)> {
         let findings = self.findings().iter();
         findings
             .map(|finding| (word(finding, "severity"), word(finding, "code")))

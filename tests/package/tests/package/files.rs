@@ -13,14 +13,20 @@ const BY_CARGO: [&str; 4] = [
 ];
 
 /// What the library's package is made of: files by their names, folders with the endings of what is in them.
-const LIBRARY: [&str; 11] = [
+const LIBRARY: [&str; 17] = [
     "CHANGELOG.md",
     "LICENSE-APACHE",
     "LICENSE-MIT",
     "README.md",
     "SECURITY.md",
     "contrib/grafana/multilock.json",
+    "contrib/kubernetes/**.yaml",
     "contrib/prometheus/alerts.yml",
+    "contrib/redis/redis.conf",
+    "contrib/redis/users.acl",
+    "contrib/systemd/multilock.env",
+    "contrib/systemd/**.service",
+    "contrib/systemd/**.timer",
     "docs/**.md",
     "examples/**.rs",
     "lua/**.lua",
