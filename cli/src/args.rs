@@ -226,13 +226,17 @@ pub(crate) struct TakeArgs {
 
 /// Wait until a lock could be granted: enough masters are connected and fit, and their quarantine is over
 ///
-/// For scripts that start a service, or restart one master after the other (--policy multi). Ends with 0. When the wait is
-/// over it ends with 69, or with 78 when too many masters are unfit, and says what each of them lacks.
+/// For scripts that start a service, or restart one master after the other (--all). Ends with 0. When the wait is over it ends with
+/// 69, or with 78 when too many masters are unfit, and says what each of them lacks.
 #[derive(Debug, clap::Args)]
 pub(crate) struct WaitReadyArgs {
     /// How many masters must be ready: red (a majority), multi (all) or a number
     #[arg(long, value_name = "red|multi|K", default_value = "red", value_parser = policy)]
     pub(crate) policy: Policy,
+    /// Wait until every master has its vote. A policy counts a few masters that have none after a restart; without those
+    /// another one must not be restarted
+    #[arg(long, conflicts_with = "policy")]
+    pub(crate) all: bool,
     /// The longest wait, such as 90s or 5 (seconds) [default: as long as it takes]
     #[arg(short, long, value_name = "DUR", value_parser = seconds)]
     pub(crate) wait: Option<Duration>,

@@ -20,10 +20,20 @@ pub(crate) async fn wait_ready(args: &WaitReadyArgs, masters: &MastersArgs) -> R
     };
     tokio::select! {
         biased;
-        ready = masters.ready(args.policy) => ready?,
+        ready = masters.ready(args.policy), if !args.all => ready?,
+        () = every_vote(&masters), if args.all => {}
         () = timeout => return Err(not_ready(&masters)),
     }
     Ok(0)
+}
+
+/// Waits until the answer of every master counts.
+async fn every_vote(masters: &Masters) {
+    let mut status = masters.watch_status();
+    // The masters are not closed here, so the status goes on.
+    let _ = status
+        .wait_for(|status| status.nodes.iter().all(NodeStatus::has_vote))
+        .await;
 }
 
 fn not_ready(masters: &Masters) -> Failure {

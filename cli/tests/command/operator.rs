@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use multilock::{Masters, Quarantine};
-use multilock_test_support::{Server, connect, held_everywhere, three, until, until_free};
+use multilock_test_support::{Keep, Server, connect, held_everywhere, three, until, until_free};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::timeout;
 
@@ -110,6 +110,22 @@ async fn it_waits_until_masters_are_ready() {
         told.stderr.contains("3 of 3 masters are not ready") && told.stderr.contains("in quarantine for");
     assert!(is_told, "{told:?}");
     assert_eq!(ready(&[]).await.code, Some(0), "after the quarantine");
+    // One that was restarted counts for MultiLock before it has its vote again.
+    assert_eq!(
+        ready(&["-w", "30s", "--all"]).await.code,
+        Some(0),
+        "all have their votes"
+    );
+    servers[0].restart(Keep::Data).await;
+    assert_eq!(ready(&["-w", "30s", "--policy", "multi"]).await.code, Some(0));
+    let told = ready(&["-w", "500ms", "--all"]).await;
+    assert_eq!(told.code, Some(69), "{told:?}");
+    assert!(told.stderr.contains("1 of 3 masters are not ready"), "{told:?}");
+    assert_eq!(
+        ready(&["-w", "30s", "--all"]).await.code,
+        Some(0),
+        "after its quarantine"
+    );
     servers[0].kill().await;
     assert_eq!(ready(&["-w", "30s"]).await.code, Some(0), "a majority is ready");
     let told = ready(&["-w", "1s", "--policy", "multi"]).await;
