@@ -56,7 +56,7 @@ impl Redsync {
             .arg("PX")
             .arg(lease.as_millis().to_string());
         let is_granted = self.ask(&set).await >= quorum(self.masters.len());
-        if is_granted && asked.elapsed() < lease - lease / 100 {
+        if is_granted && asked.elapsed() + lease / 100 < lease {
             return Some(value);
         }
         self.unlock(name, &value).await;
