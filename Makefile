@@ -153,7 +153,7 @@ soak: need-cargo ## Faults in turn and load for MINUTES (10), and each minute wh
 	@MULTILOCK_TEST_CLUSTER=native CHAOS=soak SOAK_MINUTES=$(or $(MINUTES),10) \
 		$(CARGO_TEST) --test chaos
 
-experiment-pauses: need-cargo ## Paused holders, as Jepsen paused them: what is lost under five ways of locking (SECONDS=600)
+experiment-pauses: need-cargo ## Clients and masters that are stopped, as in Jepsen's test: what is lost under five ways of locking (SECONDS=600)
 	@scripts/install-redis.sh
 	@cargo run --release -q -p multilock-experiments -- $(SECONDS)
 

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use multilock::{Closing, Masters, MultiLock, Quarantine, RunError};
+use rand::random_range;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines, stdin};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::sleep;
 
 use crate::peers::{Redisson, Redsync};
-use crate::resource::WRITTEN;
+use crate::resource::{STALE, WRITTEN};
 use crate::way::Way;
 
 /// First argument of the process.
@@ -19,14 +20,19 @@ pub(crate) const ROLE: &str = "client";
 
 /// Lease of every lock.
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
-/// Time from the read to the write.
-const WORK: Duration = Duration::from_millis(50);
-/// Wait for the lock, after which stdin is looked at.
-const WAIT: Duration = Duration::from_secs(1);
+/// Time from the read to the write, at random up to this, as in Jepsen's test.
+const WORK: Duration = Duration::from_secs(2);
+/// Wait for the lock.
+const WAIT: Duration = Duration::from_secs(30);
 /// Pause between two additions of a client.
 const PAUSE: Duration = Duration::from_millis(10);
 /// Numbers of one client.
 const NUMBERS: u64 = 1_000_000;
+
+/// Client that adds a number.
+pub(crate) fn of_number(number: u64) -> u64 {
+    number / NUMBERS
+}
 
 /// Connection to the resource.
 struct Resource {
@@ -48,14 +54,14 @@ impl Resource {
 
     /// Adds a number to the set, by its old state. Returns whether that was acknowledged.
     async fn add(&mut self, number: u64, token: u64) -> Result<bool> {
-        let set = self.ask(format!("read {token}")).await?;
-        if set == "stale" {
+        let set = self.ask(format!("read {number} {token}")).await?;
+        if set == STALE {
             return Ok(false);
         }
-        sleep(WORK).await;
+        sleep(random_range(Duration::ZERO..WORK)).await;
         let separator = if set.is_empty() { "" } else { "," };
         let answer = self
-            .ask(format!("write {token} {set}{separator}{number}"))
+            .ask(format!("write {number} {token} {set}{separator}{number}"))
             .await?;
         Ok(answer == WRITTEN)
     }
@@ -118,7 +124,7 @@ enum Locks {
 impl Locks {
     async fn connect(way: Way, urls: &[&str]) -> Result<Self> {
         Ok(match way {
-            Way::Redsync => Self::Redsync(Redsync::connect(urls).await?),
+            Way::Redsync => Self::Redsync(Redsync::connect(urls, LEASE).await?),
             Way::Redisson => Self::Redisson(Redisson::connect(urls[0]).await?),
             ours => {
                 let masters = Masters::builder().nodes(urls.iter().copied()).lease(LEASE);
@@ -145,11 +151,11 @@ impl Locks {
                 Ok(Added::of(added))
             }
             Self::Redisson(redisson) => {
-                let Some(held) = redisson.lock("set", LEASE).await? else {
+                let Some(held) = redisson.lock("set", LEASE).await else {
                     return Ok(Added::Refused);
                 };
                 let added = resource.add(number, 0).await?;
-                held.unlock().await?;
+                held.unlock().await;
                 Ok(Added::of(added))
             }
         }

@@ -1,55 +1,66 @@
 //! What redsync and Redisson's lock send, with the lease of the experiment.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use anyhow::Result;
 use futures::future::join_all;
 use multilock_test_support::foreign::{delete_if_mine, quorum, script};
 use rand::random_range;
-use redis::Cmd;
 use redis::aio::MultiplexedConnection;
-use tokio::time::{interval, sleep};
+use redis::{AsyncConnectionConfig, Cmd};
+use tokio::time::{Instant, interval, sleep};
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
-/// Pause between two tries, at random up to this.
-const PAUSE_MS: u64 = 20;
+/// Pause between two tries of redsync, at random, as its library has it.
+const REDSYNC_PAUSE: Range<Duration> = Duration::from_millis(50)..Duration::from_millis(250);
+/// The same of Redisson, in place of the message that wakes its library.
+const REDISSON_PAUSE: Range<Duration> = Duration::ZERO..Duration::from_millis(20);
 
-async fn dial(url: &str) -> Result<MultiplexedConnection> {
+/// Time for an answer, as Redisson's library has it.
+const REDISSON_TIMEOUT: Duration = Duration::from_secs(3);
+
+async fn dial(url: &str, timeout: Duration) -> Result<MultiplexedConnection> {
     let client = redis::Client::open(url)?;
-    Ok(client.get_multiplexed_async_connection().await?)
+    let config = AsyncConnectionConfig::new().set_response_timeout(Some(timeout));
+    Ok(client
+        .get_multiplexed_async_connection_with_config(&config)
+        .await?)
 }
 
-async fn pause() {
-    sleep(Duration::from_millis(random_range(0..PAUSE_MS))).await;
+async fn pause(between: Range<Duration>) {
+    sleep(random_range(between)).await;
 }
 
-/// `SET NX PX` on each master; a majority has to answer.
+/// `SET NX PX` on each master; a majority has to answer, and the lease has to last.
 pub(crate) struct Redsync {
     masters: Vec<MultiplexedConnection>,
 }
 
 impl Redsync {
-    pub(crate) async fn connect(urls: &[&str]) -> Result<Self> {
-        let masters = join_all(urls.iter().map(|url| dial(url))).await;
+    /// The timeout of a master is a twentieth of the lease, as in its library.
+    pub(crate) async fn connect(urls: &[&str], lease: Duration) -> Result<Self> {
+        let masters = join_all(urls.iter().map(|url| dial(url, lease / 20))).await;
         let masters = masters.into_iter().collect::<Result<_>>()?;
         Ok(Self { masters })
     }
 
     /// Tries once; returns the value of its keys.
     pub(crate) async fn lock(&self, name: &str, lease: Duration) -> Option<String> {
-        let value = Uuid::new_v4().to_string();
+        let (value, asked) = (Uuid::new_v4().to_string(), Instant::now());
         let mut set = redis::cmd("SET");
         set.arg(name)
             .arg(&value)
             .arg("NX")
             .arg("PX")
             .arg(lease.as_millis().to_string());
-        if self.ask(&set).await >= quorum(self.masters.len()) {
+        let is_granted = self.ask(&set).await >= quorum(self.masters.len());
+        if is_granted && asked.elapsed() + lease / 100 < lease {
             return Some(value);
         }
         self.unlock(name, &value).await;
-        pause().await;
+        pause(REDSYNC_PAUSE).await;
         None
     }
 
@@ -88,12 +99,12 @@ pub(crate) struct RedissonHold {
 impl Redisson {
     pub(crate) async fn connect(url: &str) -> Result<Self> {
         Ok(Self {
-            master: dial(url).await?,
+            master: dial(url, REDISSON_TIMEOUT).await?,
         })
     }
 
     /// Tries once.
-    pub(crate) async fn lock(&self, name: &str, lease: Duration) -> Result<Option<RedissonHold>> {
+    pub(crate) async fn lock(&self, name: &str, lease: Duration) -> Option<RedissonHold> {
         const LOCK: &str = "
             if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
             redis.call('HINCRBY', KEYS[1], ARGV[1], 1)
@@ -104,9 +115,9 @@ impl Redisson {
             return redis.call('PEXPIRE', KEYS[1], ARGV[2])";
         let (owner, milliseconds) = (format!("{}:1", Uuid::new_v4()), lease.as_millis().to_string());
         let lock = script(LOCK, &[name], &[&owner, &milliseconds]);
-        if !lock.query_async::<bool>(&mut self.master.clone()).await? {
-            pause().await;
-            return Ok(None);
+        if lock.query_async(&mut self.master.clone()).await != Ok(true) {
+            pause(REDISSON_PAUSE).await;
+            return None;
         }
         let (renew, mut master) = (
             script(RENEW, &[name], &[&owner, &milliseconds]),
@@ -122,22 +133,22 @@ impl Redisson {
                 }
             }
         });
-        Ok(Some(RedissonHold {
+        Some(RedissonHold {
             master: self.master.clone(),
             name: name.to_owned(),
             owner,
             _watchdog: AbortOnDropHandle::new(watchdog),
-        }))
+        })
     }
 }
 
 impl RedissonHold {
-    pub(crate) async fn unlock(mut self) -> Result<()> {
+    pub(crate) async fn unlock(mut self) {
         const UNLOCK: &str = "
             if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
             return redis.call('DEL', KEYS[1])";
         let unlock = script(UNLOCK, &[&self.name], &[&self.owner]);
-        unlock.query_async::<bool>(&mut self.master).await?;
-        Ok(())
+        // A hold that is not given back ends with its lease.
+        let _ = unlock.query_async::<bool>(&mut self.master).await;
     }
 }

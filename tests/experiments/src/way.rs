@@ -16,6 +16,8 @@ pub(crate) enum Way {
 }
 
 impl Way {
+    /// The ways of this crate.
+    pub(crate) const OURS: [Self; 3] = [Self::Unguarded, Self::Run, Self::Fenced];
     pub(crate) const ALL: [Self; 5] = [
         Self::Unguarded,
         Self::Run,
