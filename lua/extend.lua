@@ -12,7 +12,8 @@
 --   3                        continued, but the token was not above every fence; the fences stay as they are
 --   2                        absent: a name is free here, or is to be read and others read it; nothing was written
 --   {0, ms left, type}       another holds a name, or the owner has left it; nothing was written
---   -1                       revoked: this owner was forced out; nothing was written
+--   -1                       revoked: this owner was forced out; nothing was written. With the last force of the name, if
+--                            it is known: {-1, at, by, reason} (forces.lua)
 -- or an error that begins with FENCE: a fence that is to be raised is spoilt (see fences.lua); nothing was written
 --
 -- If a read hold finds its name written here, its downgrade did not arrive. The script then turns the name to be
@@ -87,7 +88,10 @@ local function extend(first, names, fences, owner, count, lease, token, top, rai
   for n = 1, names do
     local name, mark = KEYS[first + 2 * n - 2], KEYS[first + 2 * n - 1]
     if not has(name, KEYS[behind + 3 * n - 2], owner, reads) then
-      if tonumber(redis.call('zscore', mark, owner) or 0) > now then return -1 end
+      if tonumber(redis.call('zscore', mark, owner) or 0) > now then
+        local force = last_force(mark)
+        return force and {-1, unpack(force)} or -1
+      end
       local left = redis.call('pttl', name)
       local others_read = reads and left ~= -2 and reading().read_until(name)
       if left ~= -2 and not others_read then return {0, left, redis.call('type', name)['ok']} end

@@ -1,9 +1,9 @@
 -- force: take the names from the holders that were seen there, and lock these holders out.
 --
 -- KEYS  for each name: the name, its revocation mark, its queue, its deadlines, its readers
--- ARGV  microseconds of this master's clock after which the script does nothing, ms that a mark lives, 1 to announce
---       it to clients of Redisson's or 0; with 1, for each name its channel as a lock and as a read/write lock; then for
---       each name: number of holders, holder 1, ...
+-- ARGV  microseconds of this master's clock after which the script does nothing, ms that a mark lives, label of the client
+--       that forces, its reason or an empty word, 1 to announce it to clients of Redisson's or 0; with 1, for each name
+--       its channel as a lock and as a read/write lock; then for each name: number of holders, holder 1, ...
 --       A holder is a field of a hash, or, for another library's key, 'string:' and the SHA-1 of its value.
 -- Returns 'done', or 'late' if the call came too late and nothing was done.
 --
@@ -20,8 +20,8 @@ if stamp > tonumber(ARGV[1]) then return 'late' end
 
 local lifetime, now = tonumber(ARGV[2]), math.floor(stamp / 1000)
 local names = #KEYS / 5
-local announced = ARGV[3] == '1'
-local at = announced and 4 + 2 * names or 4
+local announced = ARGV[5] == '1'
+local at = announced and 6 + 2 * names or 6
 local reading = readers()
 for i = 1, names do
   local key, mark, queue, deadlines, its_readers = unpack(KEYS, 5 * i - 4, 5 * i)
@@ -60,7 +60,7 @@ for i = 1, names do
     if mode and not reading.read_until(key) and call('hlen', key) == 1 then call('del', key) end
     local queues, left = queues(), call('pttl', key)
     if left == -2 then
-      if announced then announce(ARGV[2 + 2 * i + (mode and 1 or 0)], mode == 'write' and '1' or '0') end
+      if announced then announce(ARGV[4 + 2 * i + (mode and 1 or 0)], mode == 'write' and '1' or '0') end
       if with_permits then
         seats(queues, with_permits, queue, deadlines).call_first(now, '', tonumber(string.match(key, '%d+$')))
       else
@@ -70,6 +70,7 @@ for i = 1, names do
       queues.tell_head(key, queue, deadlines, now, left)
     end
   end
+  if last > at then remember_force(mark, stamp, ARGV[3], ARGV[4]) end
   at = last + 1
 end
 return 'done'

@@ -2,9 +2,9 @@
 --
 -- KEYS  for each name: the name, its queue, its readers' queue, its readers, its fence
 -- Returns {stamp, report 1, report 2, ...}: stamp is the master's wall clock in microseconds, and each
--- report is {type, ms left, waiters, waiters that want to read, fence, first waiter, ...}: the fence is the largest token
+-- report is {type, ms left, waiters, waiters that want to read, fence, first waiter, last force, ...}: the fence is the largest token
 -- that was accepted, or an empty word, and the first waiter is the one with the least ticket, with its label and that
--- ticket, or an empty word. They are followed by
+-- ticket, or an empty word. The last force is that of forces.lua, or an empty word. They are followed by
 --   field 1, count 1, label 1, field 2, ...  for a hash of at most 1024 fields; a label is that of the owner
 --                                            (labels.lua), or empty. For a name that clients of this crate read, the readers with a
 --                                            current lease follow, as fields with the ms at which it ends; with more
@@ -52,7 +52,7 @@ for i = 1, #KEYS, 5 do
   -- pcall: a fence of another type is none.
   local token = redis.pcall('get', fence)
   local report = {kind, redis.call('pttl', key), waiters(queue) + to_read, to_read,
-    type(token) == 'string' and token or '', first_of(queue, readers_queue)}
+    type(token) == 'string' and token or '', first_of(queue, readers_queue), last_force(fence) or ''}
   if kind == 'hash' then
     local texts = texts_of(key, its_readers)
     for j = 1, #texts, 2 do
@@ -61,7 +61,7 @@ for i = 1, #KEYS, 5 do
       report[#report + 1] = label_of(texts[j])
     end
   elseif kind == 'string' then
-    report[7] = redis.sha1hex(redis.call('get', key))
+    report[8] = redis.sha1hex(redis.call('get', key))
   end
   reports[#reports + 1] = report
 end

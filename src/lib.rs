@@ -57,6 +57,7 @@ pub use tokio_rustls::rustls;
 /// Version of the result of [`MultiLockGuard::cancellation_token`].
 pub use tokio_util::sync::CancellationToken;
 pub use values::holder::Holder;
+pub use values::last_force::LastForce;
 pub use values::master_set::MasterSet;
 pub use values::names::Names;
 pub use values::policy::Policy;

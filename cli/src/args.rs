@@ -335,6 +335,10 @@ pub(crate) struct ForceArgs {
     /// Only from this hold: its id, as `inspect` shows it and `MULTILOCK_HOLD` names it. A later hold of the same holder has another one
     #[arg(long, value_name = "ID")]
     pub(crate) if_hold: Option<String>,
+    /// Why, in 256 bytes at most. The masters remember it for a day, with the time and the label of this client: the holder and
+    /// `inspect` are told
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
     /// Without asking
     #[arg(long)]
     pub(crate) yes: bool,

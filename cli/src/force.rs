@@ -23,6 +23,10 @@ pub(crate) async fn force_release(args: &ForceArgs, masters: &Masters, voice: Vo
     if !args.yes && !confirmed(&states, question)? {
         return Err(Failure::new(exit::FREE, "nothing was taken away"));
     }
+    let lock = match &args.reason {
+        Some(reason) => lock.force_reason(reason),
+        None => lock,
+    };
     let forced = lock.force_release_from(|holder| meant.is(holder)).await?;
     let former: Vec<String> = forced.former.iter().map(ToString::to_string).collect();
     let names = args.names.join(", ");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use multilock::{FencingToken, Holder, Inspection, NodeState, Policy};
+use multilock::{FencingToken, Holder, Inspection, LastForce, NodeState, Policy};
 use serde_json::{Value, json};
 
 use crate::say::Rough;
@@ -81,7 +81,9 @@ pub(crate) fn describe(name: &Inspection) -> String {
         State::Free => "free".to_owned(),
         State::Unknown => format!("not known to be held or free ({})", missing(name)),
     };
-    format!("{} {state}, {} waiting", name.name, name.waiting)
+    let forced = name.last_force.as_ref();
+    let forced = forced.map_or(String::new(), |force| format!(", taken away {force}"));
+    format!("{} {state}, {} waiting{forced}", name.name, name.waiting)
 }
 
 /// Holders that enough masters agree on.
@@ -197,7 +199,16 @@ pub(crate) fn as_json(name: &Inspection) -> Value {
         "first_waiting": name.first_waiting.as_ref().map(ToString::to_string),
         "first_waits_ms": name.first_waits.map(ms),
         "fence": name.fence.map(FencingToken::get),
+        "last_force": name.last_force.as_ref().map(force_as_json),
         "nodes": nodes,
+    })
+}
+
+fn force_as_json(force: &LastForce) -> Value {
+    json!({
+        "at": humantime::format_rfc3339_millis(force.at).to_string(),
+        "by": force.by.as_deref(),
+        "reason": force.reason.as_deref(),
     })
 }
 

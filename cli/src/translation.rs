@@ -85,6 +85,7 @@ pub(crate) fn option(name: &str) -> &str {
         "at_least" => "--at-least",
         "min_validity" => "--min-validity",
         "about" => "--about",
+        "force_reason" => "--reason",
         "client_label" => "MULTILOCK_CLIENT_LABEL",
         "label" => "MULTILOCK_NODE_LABELS",
         other => other,

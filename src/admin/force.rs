@@ -54,6 +54,7 @@ pub(crate) async fn force(
     names: &Names,
     kind: HoldKind,
     needed: usize,
+    reason: &str,
     is_meant: impl Fn(&Holder) -> bool,
 ) -> Result<Forced, LockError> {
     let sights = look(pool, names, kind).await;
@@ -83,7 +84,7 @@ pub(crate) async fn force(
         .iter()
         .flat_map(|portion| {
             let begin = |(node, clock_us): &(usize, u64)| {
-                begin(pool, (names, kind), needed, portion, *node, *clock_us)
+                begin(pool, (names, kind), (needed, reason), portion, *node, *clock_us)
             };
             asked.iter().map(begin)
         })
@@ -182,7 +183,7 @@ fn holders(entry: &StoredName) -> Option<Vec<Arc<str>>> {
 fn begin(
     pool: &Arc<Pool>,
     (names, kind): (&Names, HoldKind),
-    needed: usize,
+    (needed, reason): (usize, &str),
     holders: &[Vec<Arc<str>>],
     node: usize,
     clock_us: u64,
@@ -195,6 +196,7 @@ fn begin(
         latest_us,
         pool.lease_timing.longest_lease,
         holders,
+        (&pool.label, reason),
         pool.config.beside_redisson,
     );
     Round::begin(pool, &request, Trust::Quorum(needed), |other| other == node).needs(1)

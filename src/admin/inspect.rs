@@ -12,6 +12,7 @@ use crate::protocol::reply::{self, FieldEntry, Report, StoredName};
 use crate::round::pool::Pool;
 use crate::round::{Round, Trust};
 use crate::values::holder::Holder;
+use crate::values::last_force::LastForce;
 use crate::values::names::Names;
 use crate::values::token::FencingToken;
 use crate::values::votes::Vote;
@@ -107,6 +108,8 @@ pub struct Inspection {
     /// most some thousand above that of the present hold, which may have more tokens left. A token counts the microseconds since
     /// 1970 at which its hold began, by the masters' clocks. `None` if no hold had a token.
     pub fence: Option<FencingToken>,
+    /// Last time that the name was taken away by force, if that was less than a day ago.
+    pub last_force: Option<LastForce>,
     /// Masters that have no vote now, because they may have forgotten their holders, and the time for which
     /// they have none.
     pub quarantined: Vec<(Arc<str>, Duration)>,
@@ -154,6 +157,10 @@ pub(crate) async fn inspect(
         waiters.min_by_key(|(ticket, ..)| *ticket)
     };
     let fence = |index: usize| entries(index).filter_map(|entry| entry.fence).max();
+    let last_force = |index: usize| {
+        let forces = entries(index).filter_map(|entry| entry.last_force.as_ref());
+        forces.max_by_key(|force| force.at).cloned()
+    };
     let quarantined = quarantined(pool);
     names
         .iter()
@@ -166,6 +173,7 @@ pub(crate) async fn inspect(
                 first_waiting,
                 first_waits,
                 fence: fence(index),
+                last_force: last_force(index),
                 waiting,
                 waiting_to_read,
                 readers: readers(&states, needed),

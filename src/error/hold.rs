@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::InvalidInput;
 use crate::time::rounded::Rounded;
-use crate::values::votes::Votes;
+use crate::values::last_force::LastForce;
+use crate::values::votes::{Vote, Votes};
 
 /// The hold is gone: its validity has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -51,6 +52,16 @@ pub struct Loss {
     pub cause: LossCause,
     /// Last answers of the masters, which may be older than the loss.
     pub votes: Votes,
+}
+
+impl Loss {
+    /// The force that took a name away, if the cause is [`LossCause::TakenAway`] by an operator, and a master remembers it.
+    pub fn force(&self) -> Option<&LastForce> {
+        self.votes.iter().find_map(|node| match &node.vote {
+            Vote::Revoked { force } => force.as_deref(),
+            _ => None,
+        })
+    }
 }
 
 /// Error of [`MultiLockGuard::extend`](crate::MultiLockGuard::extend).

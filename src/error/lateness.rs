@@ -29,7 +29,7 @@ impl Lateness {
                 Vote::Granted
                 | Vote::Refused { .. }
                 | Vote::NotHeld
-                | Vote::Revoked
+                | Vote::Revoked { .. }
                 | Vote::Pending
                 | Vote::NotAsked => {
                     all = false;

@@ -24,7 +24,7 @@ impl fmt::Display for Voteless<'_> {
                 Vote::Granted
                 | Vote::Refused { .. }
                 | Vote::NotHeld
-                | Vote::Revoked
+                | Vote::Revoked { .. }
                 | Vote::Pending
                 | Vote::NotAsked => {}
             }

@@ -151,7 +151,7 @@ impl VoteKind {
             Vote::Granted => Self::Granted,
             Vote::Refused { .. } => Self::Refused,
             Vote::NotHeld => Self::NotHeld,
-            Vote::Revoked => Self::Revoked,
+            Vote::Revoked { .. } => Self::Revoked,
             Vote::Failed { .. } => Self::Failed,
             Vote::NotSent { .. } => Self::NotSent,
             Vote::Late { .. } => Self::Late,

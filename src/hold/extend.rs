@@ -175,7 +175,7 @@ impl Extension {
         match &vote {
             Vote::Granted => entry.agreed.insert(node),
             Vote::NotHeld => entry.forgotten_by.push(node),
-            Vote::Refused { .. } | Vote::Revoked => entry.against += 1,
+            Vote::Refused { .. } | Vote::Revoked { .. } => entry.against += 1,
             _ => {}
         }
         let granted = vote == Vote::Granted;

@@ -617,6 +617,17 @@ impl<M: Mode> MultiLock<M> {
         self.options.inspect().await
     }
 
+    /// Sets the reason of [`force_release`](Self::force_release), of at most 256 bytes. The masters remember it for a day, with
+    /// the time and the label of this client: [`LastForce`](crate::LastForce).
+    ///
+    /// # Errors
+    ///
+    /// A force fails with [`LockError::Invalid`] if the text is empty, too long or has a control character.
+    pub fn force_reason(mut self, reason: impl Into<String>) -> Self {
+        self.options.rare_mut().force_reason = Some(reason.into().into());
+        self
+    }
+
     /// Takes the names away from their holders and wakes waiters. For operators.
     ///
     /// The call first looks up the holders. A holder that was seen on any master is then excluded on every

@@ -16,7 +16,7 @@ use crate::lock::mode::Mode;
 use crate::lock::owner::Owner;
 use crate::masters::Masters;
 use crate::masters::config::{bounded, checked_max_hold, in_range};
-use crate::protocol::caption::Caption;
+use crate::protocol::caption::{self, Caption};
 use crate::protocol::job_mark::JobMark;
 use crate::protocol::kind::{self, HoldKind, seat_number};
 use crate::protocol::seats::MOST_PERMITS;
@@ -30,6 +30,8 @@ use crate::values::votes::Votes;
 pub(crate) struct RareOptions {
     /// Text about the hold.
     pub(crate) about: Option<Arc<str>>,
+    /// Reason of a force.
+    pub(crate) force_reason: Option<Arc<str>>,
     /// Whether masters publish the terms.
     pub(crate) announced: bool,
     /// Number of permits of the name, if one of them is wanted and not a lock.
@@ -41,6 +43,7 @@ pub(crate) struct RareOptions {
 impl RareOptions {
     const DEFAULT: Self = Self {
         about: None,
+        force_reason: None,
         announced: false,
         permits: 0,
         grace: Duration::from_secs(10),
@@ -161,7 +164,19 @@ impl LockOptions {
     ) -> Result<Forced, LockError> {
         let (pool, request) = (&self.masters.client.pool, self.request()?);
         let names = request.locked_names();
-        force::force(pool, &names, self.kind, request.needed, is_meant).await
+        let reason = self.rare.as_ref().and_then(|rare| rare.force_reason.as_deref());
+        let reason = reason
+            .map(|reason| caption::checked("force_reason", reason))
+            .transpose()?;
+        force::force(
+            pool,
+            &names,
+            self.kind,
+            request.needed,
+            reason.unwrap_or_default(),
+            is_meant,
+        )
+        .await
     }
 
     /// Checks the options of a lock in a set.

@@ -34,13 +34,13 @@ macro_rules! script {
 }
 
 script!(ACQUIRE, Acquire, "acquire", behind "captions", behind "labels", behind "queue", behind "readers", behind "fences");
-script!(EXTEND, Extend, "extend", behind "captions", behind "queue", behind "permits", behind "readers", behind "fences");
+script!(EXTEND, Extend, "extend", behind "forces", behind "captions", behind "queue", behind "permits", behind "readers", behind "fences");
 script!(RELEASE, Release, "release", behind "captions", behind "announce", behind "queue", behind "permits", behind "readers");
 script!(DOWNGRADE, Downgrade, "downgrade", behind "queue", behind "readers");
 script!(RETAIN, Retain, "retain", behind "queue");
 script!(WITHDRAW, Withdraw, "withdraw", behind "queue", behind "permits", behind "readers");
-script!(INSPECT, Inspect, "inspect", behind "captions", behind "labels");
-script!(FORCE, Force, "force", behind "captions", behind "announce", behind "queue", behind "permits", behind "readers");
+script!(INSPECT, Inspect, "inspect", behind "forces", behind "captions", behind "labels");
+script!(FORCE, Force, "force", behind "forces", behind "captions", behind "announce", behind "queue", behind "permits", behind "readers");
 script!(INTRODUCE, Introduce, "introduce");
 script!(LABEL, Label, "label");
 script!(ACQUIRE_ONCE, Acquire, "acquire", behind "captions", behind "labels", behind "queue", behind "readers", behind "fences", behind "done");
@@ -426,6 +426,7 @@ pub(crate) fn force(
     latest_us: u64,
     mark_lifetime: Duration,
     holders: &[Vec<Arc<str>>],
+    (by, reason): (&str, &str),
     is_announced: bool,
 ) -> Arc<Request> {
     let mut call = Encoder::new(&FORCE, 5 * names.len(), once(names));
@@ -441,6 +442,7 @@ pub(crate) fn force(
     }
     call.number(latest_us);
     call.ms(mark_lifetime);
+    call.words([by, reason]);
     call.flag(is_announced);
     for name in names.iter().filter(|_| is_announced) {
         call.keys([HoldKind::Plain.channel(name), HoldKind::Write.channel(name)]);
@@ -541,11 +543,12 @@ mod tests {
                 5,
                 Duration::ZERO,
                 &[vec![], vec![]],
+                ("ops", "why"),
                 is_announced,
             ))
         };
-        assert_eq!(forced(false)[13..], ["5", "0", "0", "0", "0"]);
-        assert_eq!(forced(true)[15..18], ["1", channels[0], "redisson_rwlock:{a}"]);
+        assert_eq!(forced(false)[13..], ["5", "0", "ops", "why", "0", "0", "0"]);
+        assert_eq!(forced(true)[17..20], ["1", channels[0], "redisson_rwlock:{a}"]);
     }
 
     #[test]

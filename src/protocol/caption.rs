@@ -26,14 +26,8 @@ impl Caption {
         if about.is_none() && !is_published {
             return Ok(None);
         }
-        if let Some(text) = about.filter(|text| !is_fit(text)) {
-            let value = if text.len() > MAX_BYTES {
-                format!("a text of {} bytes", text.len())
-            } else {
-                format!("{text:?}")
-            };
-            let allowed = format!("1 to {MAX_BYTES} bytes without control characters");
-            return Err(InvalidInput::new("about", value, allowed));
+        if let Some(text) = about {
+            checked("about", text)?;
         }
         Ok(Some(Arc::new(Self {
             about: about.cloned(),
@@ -56,6 +50,20 @@ pub(crate) struct HolderFacts {
     pub(crate) about: Option<Arc<str>>,
     /// Token of the first hold of its grant, from the caption.
     pub(crate) token: Option<FencingToken>,
+}
+
+/// Checks a text for people.
+pub(crate) fn checked<'a>(field: &'static str, text: &'a str) -> Result<&'a str, InvalidInput> {
+    if is_fit(text) {
+        return Ok(text);
+    }
+    let value = if text.len() > MAX_BYTES {
+        format!("a text of {} bytes", text.len())
+    } else {
+        format!("{text:?}")
+    };
+    let allowed = format!("1 to {MAX_BYTES} bytes without control characters");
+    Err(InvalidInput::new(field, value, allowed))
 }
 
 /// Parses a text from a master; `None` if no client of this crate can have set it.

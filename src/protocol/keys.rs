@@ -16,6 +16,8 @@ const DEADLINES: &str = "multilock_deadlines";
 const READERS: &str = "multilock_readers";
 const DONE: &str = "multilock_done";
 #[cfg(test)]
+const FORCED: &str = "multilock_forced";
+#[cfg(test)]
 const PERMITS: &str = "multilock_permits";
 
 /// Beginning of the key that stores a client's label (`lua/labels.lua`).
@@ -266,6 +268,13 @@ mod tests {
             "string.sub(queue, #'{QUEUE}' + 1)\n    return '{READERS_QUEUE}' .. name, '{READERS}' .. name"
         );
         assert!(script.contains(&made));
+    }
+
+    #[test]
+    fn forces_are_where_the_scripts_store_them() {
+        let script = include_str!("../../lua/forces.lua");
+        assert!(script.contains(&format!("return '{FORCED}' .. string.match(key, ':.*$')")));
+        assert!(Names::from(format!("{FORCED}:{{a}}")).check().is_err());
     }
 
     #[test]

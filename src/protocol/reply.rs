@@ -1,6 +1,7 @@
 //! Answers of the Lua files. Each answer is parsed here, once, into a vote and its details.
 
 use std::num::NonZeroU64;
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Value;
@@ -12,6 +13,7 @@ use crate::protocol::fault::Fault;
 use crate::protocol::job_mark::JobMark;
 use crate::protocol::record::Record;
 use crate::protocol::seats::SeatSet;
+use crate::values::last_force::LastForce;
 use crate::values::token::FencingToken;
 use crate::values::votes::Vote;
 
@@ -191,6 +193,7 @@ pub(crate) struct StoredName {
     pub(crate) fence: Option<FencingToken>,
     /// Waiter with the least ticket.
     pub(crate) first_waiting: Option<FirstWaiting>,
+    pub(crate) last_force: Option<LastForce>,
     /// Fields of a hash.
     pub(crate) fields: Vec<FieldEntry>,
     /// Digest of a string's value.
@@ -250,7 +253,11 @@ fn parse_reply(parts: &[Value]) -> Option<Reply> {
             ..granted(false, whole_number(highest)?)
         }),
         [Value::Int(2)] => Some(Vote::NotHeld.into()),
-        [Value::Int(-1)] => Some(Vote::Revoked.into()),
+        [Value::Int(-1)] => Some(Vote::Revoked { force: None }.into()),
+        [Value::Int(-1), force @ ..] => {
+            let force = parse_force(force).map(Arc::new);
+            Some(Vote::Revoked { force }.into())
+        }
         [Value::Int(0), Value::Int(left), causes] => refused(*left, causes, 0),
         [Value::Int(0), Value::Int(left), causes, label] => Some(Reply {
             holder: parse_holder(label),
@@ -424,6 +431,7 @@ fn parse_entry(value: &Value) -> Option<StoredName> {
         Value::Int(to_read),
         fence,
         first_waiting,
+        last_force,
         parts @ ..,
     ] = parts.as_slice()
     else {
@@ -462,9 +470,20 @@ fn parse_entry(value: &Value) -> Option<StoredName> {
             }
             _ => None,
         },
+        last_force: match last_force {
+            Value::Array(parts) => parse_force(parts),
+            _ => None,
+        },
         fields,
         digest,
     })
+}
+
+/// Parses the last force of a name.
+fn parse_force(parts: &[Value]) -> Option<LastForce> {
+    let [at, by, reason] = parts else { return None };
+    let word = |value| caption::parse(&text(value)?);
+    Some(LastForce::new(whole_number(at)?, word(by), word(reason)))
 }
 
 /// Duration of a PTTL, which is negative for a key that is absent or has no expiry.

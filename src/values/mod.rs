@@ -1,6 +1,7 @@
 //! Arguments and results of calls.
 
 pub(crate) mod holder;
+pub(crate) mod last_force;
 pub(crate) mod master_set;
 pub(crate) mod names;
 pub(crate) mod policy;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::time::rounded::Rounded;
+use crate::values::last_force::LastForce;
 
 /// One master's answer in a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +22,10 @@ pub enum Vote {
     /// The hold that was to be extended or released is not there, or no longer.
     NotHeld,
     /// The owner was forced out by an operator.
-    Revoked,
+    Revoked {
+        /// Last force of the name, if the master remembers it.
+        force: Option<Arc<LastForce>>,
+    },
     /// The server answered with an error and did nothing.
     Failed {
         /// Error of the server, in its own words.
@@ -81,7 +85,8 @@ impl fmt::Display for Vote {
             }
             Self::Refused { remaining: None } => f.write_str("held by another without expiry"),
             Self::NotHeld => f.write_str("not held"),
-            Self::Revoked => f.write_str("owner was forced out"),
+            Self::Revoked { force: None } => f.write_str("owner was forced out"),
+            Self::Revoked { force: Some(force) } => write!(f, "owner was forced out {force}"),
             Self::Failed { error } => write!(f, "failed: {error}"),
             Self::NotSent { reason } => write!(f, "not sent: {reason}"),
             Self::Late { within, took } => {

@@ -12,6 +12,7 @@ mod docs;
 mod examples;
 mod fair_lock;
 mod fencing;
+mod forces;
 mod handing_on;
 mod jobs;
 mod journal;

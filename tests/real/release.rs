@@ -254,7 +254,10 @@ async fn taken_away_by_force() {
     let ExtendError::Lost { votes } = &error else {
         panic!("{error}");
     };
-    assert!(votes.iter().any(|node| node.vote == Vote::Revoked), "{votes}");
+    assert!(
+        votes.iter().any(|node| matches!(node.vote, Vote::Revoked { .. })),
+        "{votes}"
+    );
     assert!(!guard.is_valid(), "it has learnt of it");
     assert!(matches!(guard.unlock().await, Err(UnlockError::WasLost { .. })));
     all_executed(&masters).await;

@@ -154,7 +154,10 @@ async fn force(State(console): State<Console>, body: Bytes) -> Response {
     let (Some(name), Some(hold)) = (asked["name"].as_str(), asked["hold"].as_str()) else {
         return refused(StatusCode::BAD_REQUEST, "name and hold are needed, as text");
     };
-    let lock = console.masters.lock(name, Policy::RedLock);
+    let mut lock = console.masters.lock(name, Policy::RedLock);
+    if let Some(reason) = asked["reason"].as_str().filter(|reason| !reason.is_empty()) {
+        lock = lock.force_reason(reason);
+    }
     let forced = lock.force_release_from(|holder| hold_id(holder) == hold).await;
     let (status, answer) = match forced {
         Ok(forced) => {

@@ -4,6 +4,7 @@
 //! before that end. If the hold is taken away, the child has the same notice, but no more time than the hold
 //! had.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use multilock::{Loss, Mode, MultiLockGuard};
@@ -36,7 +37,7 @@ pub(super) struct Ended {
     /// End of the command.
     pub(super) end: End,
     /// Reason, if the child was made to end.
-    pub(super) made_to: Option<&'static str>,
+    pub(super) made_to: Option<Cow<'static, str>>,
 }
 
 pub(super) async fn follow<M: Mode>(
@@ -101,7 +102,7 @@ struct Running<'a, M> {
     /// Jobs outside of the group, looked up shortly before they are killed.
     jobs: Option<Vec<Pid>>,
     /// Reason why the program was ended.
-    made_to: Option<&'static str>,
+    made_to: Option<Cow<'static, str>>,
     /// Status of the program after its end.
     status: Option<WaitStatus>,
 }
@@ -127,7 +128,7 @@ impl<M: Mode> Running<'_, M> {
             if self.status.is_some() {
                 self.ask(now);
             } else if left <= self.notice {
-                self.made_to = Some("the hold came to its end");
+                self.made_to = Some(Cow::Borrowed("the hold came to its end"));
                 self.voice.warn(format_args!(
                     "the hold ends in {} and is not renewed: the program is sent {}",
                     Rough(left),

@@ -285,10 +285,10 @@ async fn give_back<M: Mode>(
     voice: Voice,
 ) -> Result<End, Failure> {
     let unlocked = guard.unlock().await;
-    if let Some(reason) = ended.made_to {
+    if let Some(reason) = &ended.made_to {
         let message = match work {
             Work::Program(..) => format!("{reason}; the program was made to end"),
-            Work::Input => reason.to_owned(),
+            Work::Input => reason.to_string(),
         };
         return Err(Failure::new(exit::LOST, message));
     }

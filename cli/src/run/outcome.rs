@@ -1,26 +1,34 @@
 //! The end of a hold in words, for users that do not know the library.
 
-use multilock::{Loss, LossCause, Unlocked, Vote, Votes};
+use std::borrow::Cow;
+
+use multilock::{Loss, LossCause, Unlocked, Vote};
 
 use crate::say::Rough;
 
 /// Reason why a hold was lost while the program ran.
-pub(super) fn lost(loss: &Loss) -> &'static str {
-    match loss.cause {
-        LossCause::Expired => "the lock was lost: its lease ended before it was renewed",
-        LossCause::TakenAway if is_forced(&loss.votes) => {
+pub(super) fn lost(loss: &Loss) -> Cow<'static, str> {
+    let is_forced = || {
+        loss.votes
+            .iter()
+            .any(|node| matches!(node.vote, Vote::Revoked { .. }))
+    };
+    Cow::Borrowed(match (loss.cause, loss.force()) {
+        (LossCause::Expired, _) => "the lock was lost: its lease ended before it was renewed",
+        (LossCause::TakenAway, Some(force)) => {
+            return Cow::Owned(format!(
+                "the lock was taken away by force (multilock force-release) {force}"
+            ));
+        }
+        (LossCause::TakenAway, None) if is_forced() => {
             "the lock was taken away by force (multilock force-release)"
         }
-        LossCause::TakenAway => "the lock was lost: too many masters have it for another holder",
-        LossCause::Forgotten => {
+        (LossCause::TakenAway, None) => "the lock was lost: too many masters have it for another holder",
+        (LossCause::Forgotten, _) => {
             "the lock was lost: too many masters have forgotten it, as after a restart without their data"
         }
         _ => "the lock was lost",
-    }
-}
-
-fn is_forced(votes: &Votes) -> bool {
-    votes.iter().any(|node| node.vote == Vote::Revoked)
+    })
 }
 
 /// Message of a loss that is found when the lock is given back. Its cause is not known then.

@@ -84,7 +84,7 @@ fn votes() -> Vec<Vote> {
         },
         Vote::Refused { remaining: None },
         Vote::NotHeld,
-        Vote::Revoked,
+        Vote::Revoked { force: None },
         Vote::Failed { error: "OOM".into() },
         Vote::NotSent {
             reason: "connection refused".into(),

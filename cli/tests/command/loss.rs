@@ -161,11 +161,16 @@ async fn it_is_asked_to_end_where_the_name_is_taken_away() {
     witness.until_said("A").await;
     let begun = Instant::now();
     let masters = connect(urls(&servers)).await;
-    masters.red_lock("a").force_release().await.expect("taken away");
+    let lock = masters.red_lock("a").force_reason("stuck, #1234");
+    lock.force_release().await.expect("taken away");
     let first = said(first).await;
     assert_eq!(first.code, Some(124), "{first:?}");
-    let why = "multilock: the lock was taken away by force (multilock force-release); the program was made to end\n";
-    assert!(first.stderr.ends_with(why), "{first:?}");
+    let why = "multilock: the lock was taken away by force (multilock force-release) by ";
+    let because = ": stuck, #1234; the program was made to end\n";
+    assert!(
+        first.stderr.contains(why) && first.stderr.ends_with(because),
+        "{first:?}"
+    );
     assert!(witness.has("TERM"), "{:?}", witness.lines());
     // A third of the lease until it is told; the hold would have had two thirds of it left.
     assert!(begun.elapsed() < ms(4500), "{:?}", begun.elapsed());

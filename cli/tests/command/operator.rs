@@ -258,10 +258,18 @@ async fn a_name_is_taken_away_from_its_holder() {
     // Nobody can be asked.
     let told = ask(&servers, &["force-release", "a"]).await;
     assert_eq!(told.code, Some(64), "{told:?}");
-    let told = ask(&servers, &["force-release", "a,b", "--yes"]).await;
+    let told = ask(
+        &servers,
+        &["force-release", "a,b", "--yes", "--reason", "stuck, #1234"],
+    )
+    .await;
     assert_eq!(told.code, Some(0), "{told:?}");
     assert_eq!(told.stdout, format!("a, b: taken away from {holder}\n"));
     until_free(&servers, "a").await;
+    let told = ask(&servers, &["inspect", "a"]).await;
+    let is_told =
+        told.stdout.contains("a free, 0 waiting, taken away by ") && told.stdout.contains(": stuck, #1234");
+    assert!(is_told, "{told:?}");
     // A name that nobody holds.
     for args in [
         &["force-release", "a", "--yes"][..],

@@ -35,7 +35,7 @@ fn replies_are_read() {
         let answer = [code, others.to_vec()].concat();
         assert_eq!(acquired(&answer), Reply { behind, ..granted });
     }
-    assert_eq!(acquired(&[Value::Int(-1)]), Vote::Revoked.into());
+    assert_eq!(acquired(&[Value::Int(-1)]), Vote::Revoked { force: None }.into());
     for odd in [Value::Nil, answer(&[Value::Int(2)])] {
         let reply = Reply::acquired(Ok(odd));
         assert!(matches!(&reply.vote, Vote::Unknown { .. }) && reply.vote.may_have_granted());
@@ -75,7 +75,10 @@ fn replies_are_read() {
     ];
     let extended = Reply::extended(Ok(answer(&mixed)), 6);
     assert_eq!(extended[..2], [granted(true, 0), granted(false, 0)]);
-    assert_eq!(extended[2..4], [Vote::NotHeld.into(), Vote::Revoked.into()]);
+    assert_eq!(
+        extended[2..4],
+        [Vote::NotHeld.into(), Vote::Revoked { force: None }.into()]
+    );
     assert_eq!(extended[4].vote, Vote::Refused { remaining: None });
     assert_eq!(extended[5..], [unexpected("extend").into()]);
     assert_eq!(Reply::extended(Ok(answer(&mixed)), 2).len(), 2);
@@ -147,6 +150,7 @@ fn what_a_master_keeps_is_read() {
             facts: labelled("billing@host:7"),
             ticket: 5,
         }),
+        last_force: None,
         fields: Vec::new(),
         digest: None,
     };
@@ -158,6 +162,7 @@ fn what_a_master_keeps_is_read() {
         Value::Int(1),
         bulk("9"),
         first(),
+        bulk(""),
         bulk("b:1"),
         bulk("2"),
         bulk("billing@host:1"),
@@ -208,6 +213,7 @@ fn what_a_master_keeps_is_read() {
             Value::Int(1),
             bulk("9"),
             first(),
+            bulk(""),
             bulk("abc")
         ]),
         Some(text)
@@ -218,6 +224,7 @@ fn what_a_master_keeps_is_read() {
             Value::Int(-2),
             Value::Int(2),
             Value::Int(1),
+            bulk(""),
             bulk(""),
             bulk("")
         ]),

@@ -19,6 +19,7 @@ const ACQUIRE: &str = concat!(
     include_str!("../../../lua/acquire.lua")
 );
 const EXTEND: &str = concat!(
+    include_str!("../../../lua/forces.lua"),
     include_str!("../../../lua/captions.lua"),
     include_str!("../../../lua/queue.lua"),
     include_str!("../../../lua/permits.lua"),

@@ -188,12 +188,13 @@ function askForce(name, label, hold) {
   byId("force-name").textContent = name;
   byId("force-holder").textContent = label;
   byId("force-said").hidden = true;
+  byId("force-reason").value = "";
   byId("force").showModal();
 }
 
 byId("force-yes").addEventListener("click", async (event) => {
   event.preventDefault();
-  const answer = await fetch("/force", { method: "POST", body: JSON.stringify(asked) }).catch(() => null);
+  const answer = await fetch("/force", { method: "POST", body: JSON.stringify({ ...asked, reason: byId("force-reason").value.trim() }) }).catch(() => null);
   const said = await answer?.json().catch(() => null);
   if (answer?.ok && said.former.length) {
     byId("force").close();

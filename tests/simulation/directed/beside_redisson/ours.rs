@@ -14,6 +14,7 @@ pub(crate) const ACQUIRE: &str = concat!(
     include_str!("../../../../lua/acquire.lua")
 );
 pub(crate) const EXTEND: &str = concat!(
+    include_str!("../../../../lua/forces.lua"),
     include_str!("../../../../lua/captions.lua"),
     include_str!("../../../../lua/queue.lua"),
     include_str!("../../../../lua/permits.lua"),

@@ -1,0 +1,105 @@
+//! A force is remembered: by whom, when and why.
+
+use std::time::{Duration, SystemTime};
+
+use multilock::sim::Cluster;
+use multilock::{LockError, LossCause, Masters};
+use tokio::time::{sleep, timeout};
+
+use crate::support::{connect_by_default, ms};
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+#[tokio::test(start_paused = true)]
+async fn who_forced_and_why_is_told_to_the_holder_and_shown_for_a_day() {
+    let cluster = Cluster::new(3);
+    let holding = connect_by_default(&cluster).await;
+    let builder = Masters::builder().client_label("ops@desk");
+    let operator = cluster.connect(builder).await.expect("connects");
+    let names = ["{eu}:a", "b"];
+    let guard = holding.red_lock(names).lock().await.expect("free");
+    let lock = operator.red_lock(names);
+    assert_eq!(lock.inspect().await.expect("they tell")[0].last_force, None);
+    let reason = "stuck, #1234";
+    lock.clone()
+        .force_reason(reason)
+        .force_release()
+        .await
+        .expect("forced");
+
+    let loss = timeout(ms(60_000), guard.lost()).await.expect("it learns of it");
+    assert_eq!(loss.cause, LossCause::TakenAway);
+    let force = loss.force().expect("the masters remember it");
+    assert_eq!(
+        (force.by.as_deref(), force.reason.as_deref()),
+        (Some("ops@desk"), Some(reason))
+    );
+    assert!(force.at > SystemTime::UNIX_EPOCH);
+    let words = loss.votes.to_string();
+    assert!(
+        words.contains("forced out by ops@desk at ") && words.contains(reason),
+        "{words}"
+    );
+    for name in lock.inspect().await.expect("they tell") {
+        assert_eq!(name.last_force.as_ref(), Some(force), "{}", name.name);
+    }
+    sleep(DAY - ms(120_000)).await;
+    assert!(lock.inspect().await.expect("they tell")[0].last_force.is_some());
+    sleep(ms(120_000)).await;
+    assert_eq!(lock.inspect().await.expect("they tell")[0].last_force, None);
+    assert!(
+        cluster
+            .iter()
+            .all(|master| !master.keys().iter().any(|key| key.contains("forced")))
+    );
+}
+
+/// Only what was taken away is remembered.
+#[tokio::test(start_paused = true)]
+async fn a_force_that_finds_nobody_leaves_nothing() {
+    let cluster = Cluster::new(3);
+    let masters = connect_by_default(&cluster).await;
+    let guard = masters.red_lock("a").lock().await.expect("free");
+    let forced = masters.red_lock(["a", "b"]).force_release_from(|_| false).await;
+    assert!(forced.expect("they answer").former.is_empty());
+    assert!(
+        cluster
+            .iter()
+            .all(|master| !master.keys().iter().any(|key| key.contains("forced")))
+    );
+    masters
+        .red_lock(["a", "b"])
+        .force_release()
+        .await
+        .expect("forced");
+    let seen = masters.red_lock(["a", "b"]).inspect().await.expect("they tell");
+    assert!(seen[0].last_force.is_some() && seen[1].last_force.is_none());
+    let force = seen[0].last_force.as_ref().expect("just seen");
+    assert_eq!(force.reason, None);
+    assert!(force.to_string().starts_with("by "), "{force}");
+    drop(guard);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reason_is_checked_before_anybody_is_asked() {
+    let cluster = Cluster::new(3);
+    let masters = connect_by_default(&cluster).await;
+    let _guard = masters.red_lock("a").lock().await.expect("free");
+    for (reason, value) in [
+        ("", "\"\""),
+        ("a\nb", "\"a\\nb\""),
+        (&"x".repeat(257), "a text of 257 bytes"),
+    ] {
+        let refused = masters.red_lock("a").force_reason(reason).force_release().await;
+        let Err(LockError::Invalid(invalid)) = refused else {
+            panic!("{refused:?}")
+        };
+        assert_eq!(invalid.field, "force_reason");
+        assert!(invalid.to_string().contains(value), "{invalid}");
+    }
+    assert!(
+        masters.red_lock("a").inspect().await.expect("they tell")[0]
+            .agreed
+            .is_some()
+    );
+}
