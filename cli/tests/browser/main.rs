@@ -210,9 +210,11 @@ async fn the_page_shows_locks_masters_and_takes_locks_away() {
     browser.client.clone().close().await.expect("closed");
 
     take_away(&servers, "ledger:2026-05").await;
-    timeout(WITHIN, holding.lost())
+    let loss = timeout(WITHIN, holding.lost())
         .await
         .expect("the holder learns of it");
+    let reason = loss.force().and_then(|force| force.reason.clone());
+    assert_eq!(reason.as_deref(), Some("stuck, #1234"));
     timeout(WITHIN, waiting)
         .await
         .expect("in time")
@@ -251,6 +253,12 @@ async fn take_away(servers: &[Server], name: &str) {
         .until("the question is gone", "dialog[open]", <[String]>::is_empty)
         .await;
     browser.click(&format!("{row} button")).await;
+    let reason = browser
+        .client
+        .find(Locator::Css("#force-reason"))
+        .await
+        .expect("a field");
+    reason.send_keys("stuck, #1234").await.expect("keys");
     browser.click("#force-yes").await;
     browser.client.close().await.expect("closed");
 }
