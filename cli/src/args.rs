@@ -1,18 +1,19 @@
 //! The arguments of the command, and the variables of its environment.
 
-use std::ffi::OsString;
+use std::env;
+use std::ffi::{OsStr, OsString};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
 use multilock::{Policy, Quarantine};
 use rustix::process::Signal;
 
 use crate::names::{self, Names};
 use crate::say::Voice;
-use crate::values::{duration, policy, quarantine, seconds, signal};
+use crate::values::{duration, policy, quarantine, signal, switch};
 
 /// Runs programs under distributed locks over N independent Redis masters, and looks after these locks.
 #[derive(Debug, Parser)]
@@ -44,9 +45,20 @@ pub(crate) enum Verb {
 impl Args {
     /// As they were given to this process.
     pub(crate) fn of_process() -> Result<Self, clap::Error> {
-        let matches = Self::command().try_get_matches().map_err(with_tips)?;
+        let command = without_empty_variables(Self::command());
+        let matches = command.try_get_matches().map_err(with_tips)?;
         Self::from_arg_matches(&matches)
     }
+}
+
+/// Has arguments ignore variables that are empty: Compose and Helm pass those on.
+fn without_empty_variables(command: Command) -> Command {
+    let is_empty = |name: &OsStr| env::var_os(name).is_some_and(|value| value.is_empty());
+    let command = command.mut_args(|arg| match arg.get_env() {
+        Some(name) if is_empty(name) => arg.env(None::<&'static str>),
+        _ => arg,
+    });
+    command.mut_subcommands(without_empty_variables)
 }
 
 /// Adds tips of our own. The parser recommends a `--` before an argument with a hyphen, but the program of `run` comes there.
@@ -92,7 +104,7 @@ pub(crate) struct MastersArgs {
     #[arg(long, global = true, value_name = "URL,…")]
     pub(crate) nodes: Option<String>,
     /// A file with the URLs of the masters, separated by commas or lines; what follows a # at the beginning of a line or behind a space is left out
-    #[arg(long, global = true, value_name = "FILE", conflicts_with = "nodes")]
+    #[arg(long, global = true, value_name = "FILE", conflicts_with = "nodes", value_hint = ValueHint::FilePath)]
     pub(crate) nodes_file: Option<PathBuf>,
     /// A prefix of every name
     #[arg(long, global = true, env = "MULTILOCK_NAMESPACE")]
@@ -119,10 +131,10 @@ pub(crate) struct MastersArgs {
     #[arg(long, global = true, env = "MULTILOCK_QUARANTINE", value_name = "auto|off|DUR", value_parser = quarantine, hide_short_help = true)]
     pub(crate) quarantine: Option<Quarantine>,
     /// Accept masters that evict keys when their memory is full
-    #[arg(long, global = true, env = "MULTILOCK_ALLOW_EVICTION", hide_short_help = true)]
+    #[arg(long, global = true, env = "MULTILOCK_ALLOW_EVICTION", value_parser = switch, hide_short_help = true)]
     pub(crate) allow_eviction: bool,
     /// Have every vote repeat the master's record, to notice at once when its memory was wiped (FLUSHALL)
-    #[arg(long, global = true, env = "MULTILOCK_STRICT", hide_short_help = true)]
+    #[arg(long, global = true, env = "MULTILOCK_STRICT", value_parser = switch, hide_short_help = true)]
     pub(crate) strict_memory: bool,
 }
 
@@ -144,7 +156,7 @@ pub(crate) struct RunArgs {
     pub(crate) signal: Signal,
     /// How long before the end of the hold the signal is sent; at the end follows KILL
     /// [default: a sixth of the lease, 5s at most]
-    #[arg(short, long, value_name = "DUR", value_parser = seconds)]
+    #[arg(short, long, value_name = "DUR", value_parser = duration)]
     pub(crate) kill_after: Option<Duration>,
     /// Leave the program in the process group of this command; then its own children outlive it
     #[arg(long)]
@@ -153,7 +165,7 @@ pub(crate) struct RunArgs {
     #[arg(short = 'c', long)]
     pub(crate) shell: bool,
     /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, required = true, value_name = "COMMAND", value_hint = ValueHint::CommandName)]
     pub(crate) command: Vec<OsString>,
 }
 
@@ -177,7 +189,7 @@ pub(crate) struct TakeArgs {
     #[arg(short = 'n', long = "nonblock", conflicts_with = "wait")]
     pub(crate) try_only: bool,
     /// The longest wait for the lock, such as 30s or 5 (seconds) [default: as long as it takes]
-    #[arg(short, long, value_name = "DUR", value_parser = seconds)]
+    #[arg(short, long, value_name = "DUR", value_parser = duration)]
     pub(crate) wait: Option<Duration>,
     /// The exit code when the lock is held by another
     #[arg(short = 'E', long, value_name = "CODE", default_value_t = crate::exit::HELD)]
@@ -217,10 +229,10 @@ pub(crate) struct TakeArgs {
     #[arg(long)]
     pub(crate) strict: bool,
     /// Write a report of the outcome as JSON to this file, at the end
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) report: Option<PathBuf>,
     /// Write metrics of the outcome to this file, at the end, for the textfile collector of `node_exporter`
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) textfile: Option<PathBuf>,
 }
 
@@ -238,7 +250,7 @@ pub(crate) struct WaitReadyArgs {
     #[arg(long, conflicts_with = "policy")]
     pub(crate) all: bool,
     /// The longest wait, such as 90s or 5 (seconds) [default: as long as it takes]
-    #[arg(short, long, value_name = "DUR", value_parser = seconds)]
+    #[arg(short, long, value_name = "DUR", value_parser = duration)]
     pub(crate) wait: Option<Duration>,
 }
 
@@ -369,7 +381,7 @@ pub(crate) struct ConsoleArgs {
     #[arg(long = "host", value_name = "NAME")]
     pub(crate) hosts: Vec<String>,
     /// A file with a token, 16 characters or more, which each viewer has to give
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) token_file: Option<PathBuf>,
     /// Let viewers take locks away from their holders
     #[arg(long)]
@@ -386,7 +398,7 @@ pub(crate) struct DoctorArgs {
     #[arg(long)]
     pub(crate) json: bool,
     /// Write metrics of the masters and findings to this file, too, for the textfile collector of `node_exporter`
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) prometheus: Option<PathBuf>,
     /// Let no warning pass
     #[arg(long)]

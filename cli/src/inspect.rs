@@ -25,7 +25,7 @@ pub(crate) async fn inspect(args: &InspectArgs, masters: &Masters, voice: Voice)
         let names = look(masters, &args.names, args.policy, args.seats).await?;
         let text = if args.json {
             let names: Vec<Value> = names.iter().map(as_json).collect();
-            format!("{:#}\n", Value::from(names))
+            as_text(&Value::from(names), args.watch)
         } else {
             names.iter().map(table).collect()
         };
@@ -105,6 +105,15 @@ pub(crate) async fn watch(args: &WatchArgs, masters: &Masters) -> Result<u8, Fai
         if !is_read_for(args.every).await {
             return Ok(0);
         }
+    }
+}
+
+/// JSON as text: one line for each look of a watch, so that a program can read it line by line.
+pub(crate) fn as_text(value: &Value, is_watched: bool) -> String {
+    if is_watched {
+        format!("{value}\n")
+    } else {
+        format!("{value:#}\n")
     }
 }
 

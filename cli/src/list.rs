@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use crate::args::{ListArgs, Sort};
 use crate::exit::Failure;
-use crate::inspect::{EVERY, is_read_for, show};
-use crate::report::{State, as_json, holders, remaining};
+use crate::inspect::{EVERY, as_text, is_read_for, show};
+use crate::report::{State, as_json, holders, remaining, visible};
 use crate::say::Rough;
 
 pub(crate) async fn list(args: &ListArgs, masters: &Masters) -> Result<u8, Failure> {
@@ -20,7 +20,7 @@ pub(crate) async fn list(args: &ListArgs, masters: &Masters) -> Result<u8, Failu
         sort(&mut locks, args.sort);
         let text = if args.json {
             let locks: Vec<Value> = locks.iter().map(as_json).collect();
-            format!("{:#}\n", Value::from(locks))
+            as_text(&Value::from(locks), args.watch)
         } else {
             table(&locks)
         };
@@ -65,7 +65,7 @@ fn row(lock: &Inspection) -> [String; 9] {
     let on = lock.nodes.iter().filter(|(_, state)| is_there(state)).count();
     let left = lock.nodes.iter().filter_map(|(_, state)| remaining(state)).max();
     [
-        lock.name.clone(),
+        visible(&lock.name).into_owned(),
         State::of(lock).word().to_owned(),
         holders(lock),
         age(lock).map_or(String::new(), |age| format!("{} ago", Rough(age))),

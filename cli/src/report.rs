@@ -1,5 +1,6 @@
 //! Answers of the masters about a name, for people and for programs.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use multilock::{FencingToken, Holder, Inspection, LastForce, NodeState, Policy};
@@ -83,7 +84,23 @@ pub(crate) fn describe(name: &Inspection) -> String {
     };
     let forced = name.last_force.as_ref();
     let forced = forced.map_or(String::new(), |force| format!(", taken away {force}"));
-    format!("{} {state}, {} waiting{forced}", name.name, name.waiting)
+    format!(
+        "{} {state}, {} waiting{forced}",
+        visible(&name.name),
+        name.waiting
+    )
+}
+
+/// A name for a terminal, which would obey its control characters.
+pub(crate) fn visible(name: &str) -> Cow<'_, str> {
+    if !name.contains(char::is_control) {
+        return Cow::Borrowed(name);
+    }
+    let letters = name.chars().map(|letter| match letter {
+        letter if letter.is_control() => letter.escape_default().to_string(),
+        letter => letter.to_string(),
+    });
+    Cow::Owned(letters.collect())
 }
 
 /// Holders that enough masters agree on.

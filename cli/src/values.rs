@@ -7,18 +7,24 @@ use rustix::process::Signal;
 
 use crate::run::signals;
 
-const ALLOWED_DURATION: &str = "allowed: a duration such as 30s or 50ms";
+const ALLOWED_DURATION: &str = "allowed: a duration such as 30s or 50ms, or a number of seconds";
 
+/// Parses a duration. A number without a unit is one of seconds, as for `flock -w` and `timeout`.
 pub(crate) fn duration(text: &str) -> Result<Duration, &'static str> {
-    humantime::parse_duration(text.trim()).map_err(|_| ALLOWED_DURATION)
+    let text = text.trim();
+    let seconds = text.parse().ok().map(Duration::try_from_secs_f64);
+    match seconds {
+        Some(seconds) => seconds.map_err(|_| ALLOWED_DURATION),
+        None => humantime::parse_duration(text).map_err(|_| ALLOWED_DURATION),
+    }
 }
 
-/// Parses seconds, as `flock -w` and `timeout` do.
-pub(crate) fn seconds(text: &str) -> Result<Duration, &'static str> {
-    let number = text.parse().ok().map(Duration::try_from_secs_f64);
-    match number {
-        Some(seconds) => seconds.map_err(|_| ALLOWED_DURATION),
-        None => duration(text),
+/// Parses a switch, as the library parses its variable.
+pub(crate) fn switch(text: &str) -> Result<bool, &'static str> {
+    match text.trim() {
+        "true" | "yes" | "on" | "1" => Ok(true),
+        "false" | "no" | "off" | "0" => Ok(false),
+        _ => Err("allowed: true or false"),
     }
 }
 
@@ -57,12 +63,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_in_seconds_where_those_of_flock_are() {
-        assert_eq!(seconds("5"), Ok(Duration::from_secs(5)));
-        assert_eq!(seconds("0.25"), Ok(Duration::from_millis(250)));
-        assert_eq!(seconds("50ms"), Ok(Duration::from_millis(50)));
-        assert_eq!(seconds("-1"), Err(ALLOWED_DURATION));
-        assert_eq!(duration("5"), Err(ALLOWED_DURATION));
+    fn durations_without_a_unit_are_in_seconds() {
+        assert_eq!(duration("5"), Ok(Duration::from_secs(5)));
+        assert_eq!(duration("0.25"), Ok(Duration::from_millis(250)));
+        assert_eq!(duration("50ms"), Ok(Duration::from_millis(50)));
+        assert_eq!(duration("-1"), Err(ALLOWED_DURATION));
+        assert_eq!(duration(""), Err(ALLOWED_DURATION));
     }
 
     #[test]

@@ -39,7 +39,9 @@ impl Masters {
     ///   `MULTILOCK_DRIFT_FACTOR` (such as `0.01`), `MULTILOCK_NAMESPACE`, `MULTILOCK_CLIENT_LABEL`,
     ///   `MULTILOCK_QUARANTINE` (`auto`, `off` or a duration), `MULTILOCK_ROUNDS` (`adaptive`, `all` or `thrifty`), `MULTILOCK_ALLOW_EVICTION`,
     ///   `MULTILOCK_ALLOW_UNKNOWN_EVICTION`, `MULTILOCK_ALLOW_UNKNOWN_ROLE`, `MULTILOCK_REQUIRE_ALL`,
-    ///   `MULTILOCK_STRICT` and `MULTILOCK_BESIDE_REDISSON` (`true` or `false`, or `1` or `0`).
+    ///   `MULTILOCK_STRICT` and `MULTILOCK_BESIDE_REDISSON` (`true` or `false`, `1` or `0`, `yes` or `no`, `on` or `off`).
+    ///
+    /// A variable that is empty counts as not set, but for passwords and files. A duration without a unit is one in seconds.
     ///
     /// ```no_run
     /// # async fn job() -> Result<(), Box<dyn std::error::Error>> {
@@ -112,8 +114,10 @@ impl MastersBuilder {
 
 const DURATION: &str = "a duration such as 30s or 50ms";
 
+/// A number without a unit is one of seconds.
 fn duration(text: &str) -> Option<Duration> {
-    humantime::parse_duration(text).ok()
+    let seconds = text.parse().ok().map(Duration::try_from_secs_f64);
+    seconds.map_or_else(|| humantime::parse_duration(text).ok(), Result::ok)
 }
 
 fn quarantine(text: &str) -> Option<Quarantine> {
@@ -135,8 +139,8 @@ fn rounds(text: &str) -> Option<Rounds> {
 
 fn switch(text: &str) -> Option<bool> {
     match text {
-        "true" | "1" => Some(true),
-        "false" | "0" => Some(false),
+        "true" | "yes" | "on" | "1" => Some(true),
+        "false" | "no" | "off" | "0" => Some(false),
         _ => None,
     }
 }
@@ -225,15 +229,25 @@ impl<V: Fn(&str) -> Option<String>> Variables<V> {
 
     /// Name of a file.
     fn file(&self, name: &'static str) -> Result<Option<PathBuf>, InvalidInput> {
-        let path = |text: &str| (!text.is_empty()).then(|| PathBuf::from(text));
-        self.value(name, "the name of a file", path)
+        match (self.0)(name) {
+            // Whoever sets it wants a secret or an authority from there.
+            Some(text) if text.trim().is_empty() => {
+                Err(InvalidInput::new(name, format!("{text:?}"), "the name of a file"))
+            }
+            text => Ok(text.map(|text| PathBuf::from(text.trim()))),
+        }
+    }
+
+    /// Text of a variable. An empty one is not set: Compose and Helm pass those on.
+    fn text(&self, name: &str) -> Option<String> {
+        (self.0)(name).filter(|text| !text.trim().is_empty())
     }
 
     fn configure(&self, config: &mut Config) -> Result<(), InvalidInput> {
-        if let Some(namespace) = (self.0)("MULTILOCK_NAMESPACE") {
+        if let Some(namespace) = self.text("MULTILOCK_NAMESPACE") {
             config.namespace = Namespace::new(namespace);
         }
-        if let Some(label) = (self.0)("MULTILOCK_CLIENT_LABEL") {
+        if let Some(label) = self.text("MULTILOCK_CLIENT_LABEL") {
             config.client_label = ClientLabel::new(label);
         }
         config.lease = self.value("MULTILOCK_LEASE", DURATION, duration)?;
@@ -276,7 +290,7 @@ impl<V: Fn(&str) -> Option<String>> Variables<V> {
         allowed: &str,
         parse: impl Fn(&str) -> Option<T>,
     ) -> Result<Option<T>, InvalidInput> {
-        let Some(text) = (self.0)(name) else {
+        let Some(text) = self.text(name) else {
             return Ok(None);
         };
         let refuse = || InvalidInput::new(name, format!("{text:?}"), allowed);

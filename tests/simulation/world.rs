@@ -495,7 +495,7 @@ impl Told {
 
 /// How many masters answered last that they do not keep a guard's hold.
 fn against(votes: &Votes) -> usize {
-    let denies = |vote: &Vote| matches!(vote, Vote::NotHeld | Vote::Refused { .. } | Vote::Revoked);
+    let denies = |vote: &Vote| matches!(vote, Vote::NotHeld | Vote::Refused { .. } | Vote::Revoked { .. });
     votes.iter().filter(|node| denies(&node.vote)).count()
 }
 

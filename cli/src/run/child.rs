@@ -33,6 +33,11 @@ pub(super) enum Target {
 }
 
 impl Target {
+    /// Whether it is a group, which may outlive the program.
+    pub(super) fn is_group(self) -> bool {
+        matches!(self, Self::Group(_))
+    }
+
     /// Sends a signal, if the target still exists.
     pub(super) fn signal(self, signal: Signal) {
         let _ = match self {

@@ -126,6 +126,12 @@ impl<M: Mode> Running<'_, M> {
         let left = self.end.saturating_duration_since(now);
         if self.asked.is_none() {
             if self.status.is_some() {
+                if self.child.target.is_group() && self.child.target.is_there() {
+                    self.voice.detail(format_args!(
+                        "the program has ended; what it left in its process group is sent {}",
+                        signals::Name(self.child.end_signal)
+                    ));
+                }
                 self.ask(now);
             } else if left <= self.notice {
                 self.made_to = Some(Cow::Borrowed("the hold came to its end"));

@@ -12,7 +12,9 @@ pub(crate) mod signals;
 pub(crate) mod supervisor;
 mod wait;
 
+use std::env;
 use std::pin::pin;
+use std::process;
 use std::time::Duration;
 
 use multilock::{Closing, LONGEST_LEASE, LockError, Masters, Mode, MultiLock, MultiLockGuard, UnlockError};
@@ -85,6 +87,9 @@ async fn connect_and_take(
         (false, None) => Patience::Endless,
     };
     let mut builder = masters.builder()?;
+    if let (Work::Program(run, _), None) = (work, env::var_os("MULTILOCK_CLIENT_LABEL")) {
+        builder = builder.client_label(label_of(run));
+    }
     if let Some(lease) = args.lease {
         builder = builder.lease(lease);
     }
@@ -103,6 +108,30 @@ async fn connect_and_take(
     // Messages that are still on their way reach the masters.
     masters.close(Closing::Release).await;
     end
+}
+
+/// Label of the program that holds the lock: its name, this host and this process.
+fn label_of(run: &RunArgs) -> String {
+    let program = match &*run.command {
+        [script] if run.shell => script
+            .to_string_lossy()
+            .split_whitespace()
+            .next()
+            .map(str::to_owned),
+        command => command
+            .first()
+            .map(|program| program.to_string_lossy().into_owned()),
+    };
+    let program = program.unwrap_or_default();
+    let program = program.rsplit('/').next().unwrap_or_default();
+    let program: String = program
+        .chars()
+        .filter(|letter| !letter.is_control())
+        .take(24)
+        .collect();
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let host: String = host.chars().take(24).collect();
+    format!("{program}@{host}:{}", process::id())
 }
 
 /// Refuses further words: a shell would take them for its own arguments, and run something else.

@@ -234,3 +234,50 @@ async fn a_zombie_keeps_nobody_waiting() {
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(begun.elapsed() < ms(3000), "{:?}", begun.elapsed());
 }
+
+/// Compose and Helm set variables that nobody has given a value, and people write durations as for `flock`.
+#[tokio::test]
+async fn empty_variables_and_bare_seconds_are_understood() {
+    let servers = three(ARGS).await;
+    let rows: [(&str, &str, i32); 9] = [
+        ("MULTILOCK_STRICT", "1", 0),
+        ("MULTILOCK_STRICT", "no", 0),
+        ("MULTILOCK_STRICT", "", 0),
+        ("MULTILOCK_STRICT", "maybe", 64),
+        ("MULTILOCK_NAMESPACE", "", 0),
+        ("MULTILOCK_LEASE", "", 0),
+        ("MULTILOCK_LEASE", "20", 0),
+        ("MULTILOCK_NODE_TIMEOUT", "0.2", 0),
+        ("MULTILOCK_LEASE", "long", 64),
+    ];
+    for (name, value, code) in rows {
+        let mut command = multilock(&urls(&servers));
+        command.env(name, value);
+        let ended = run(command, &["a", "--", "true"]).await;
+        assert_eq!(ended.code, Some(code), "{name}={value}: {ended:?}");
+    }
+}
+
+/// People see which program holds the lock. A name is data for a terminal.
+#[tokio::test]
+async fn the_holder_is_shown_by_its_program_and_the_name_as_text() {
+    let servers = three(ARGS).await;
+    let script = format!("{PROGRAM} inspect \"$MULTILOCK_NAMES\"; {PROGRAM} list");
+    let name = "red\u{1b}[31m";
+    let ended = run(
+        multilock(&urls(&servers)),
+        &[name, "--", "/bin/sh", "-c", &script],
+    )
+    .await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(ended.stdout.matches("red\\u{1b}[31m").count(), 2, "{ended:?}");
+    assert!(ended.stdout.contains("held by sh@"), "{ended:?}");
+    let mut command = multilock(&urls(&servers));
+    command.env("MULTILOCK_CLIENT_LABEL", "mine");
+    let ended = run(
+        command,
+        &["a", "--", "/bin/sh", "-c", &format!("{PROGRAM} inspect a")],
+    )
+    .await;
+    assert!(ended.stdout.contains("held by mine for "), "{ended:?}");
+}

@@ -129,6 +129,47 @@ fn files_of_tls_are_for_masters_that_have_it() {
     }
 }
 
+/// Compose and Helm pass on variables that nobody has set.
+#[test]
+fn empty_variables_are_not_set() {
+    let names = [
+        "MULTILOCK_NAMESPACE",
+        "MULTILOCK_CLIENT_LABEL",
+        "MULTILOCK_LEASE",
+        "MULTILOCK_NODE_TIMEOUT",
+        "MULTILOCK_STRICT",
+        "MULTILOCK_QUARANTINE",
+        "MULTILOCK_ROUNDS",
+        "MULTILOCK_DRIFT_FACTOR",
+    ];
+    let variable = |name: &str| match name {
+        NODES => Some(String::from("redis://10.0.0.1")),
+        name if names.contains(&name) => Some(String::from(" ")),
+        _ => None,
+    };
+    let builder = MastersBuilder::from_variables(variable).expect("none is set");
+    let bare = MastersBuilder::from_variables(|name| variable(name).filter(|text| text != " "));
+    assert_eq!(
+        format!("{:?}", builder.config),
+        format!("{:?}", bare.expect("one node").config)
+    );
+}
+
+#[test]
+fn durations_without_a_unit_are_in_seconds() {
+    let lease = |text: &'static str| {
+        let variable = move |name: &str| match name {
+            NODES => Some(String::from("redis://10.0.0.1")),
+            "MULTILOCK_LEASE" => Some(String::from(text)),
+            _ => None,
+        };
+        MastersBuilder::from_variables(variable).map(|builder| builder.config.lease)
+    };
+    assert_eq!(lease("20"), Ok(Some(Duration::from_secs(20))));
+    assert_eq!(lease("1.5"), Ok(Some(Duration::from_millis(1500))));
+    assert!(lease("-1").is_err() && lease("1 parsec").is_err());
+}
+
 #[test]
 fn bad_variables_are_named() {
     let one = (NODES, "redis://a");
@@ -156,8 +197,8 @@ fn bad_variables_are_named() {
             "MULTILOCK_DRIFT_FACTOR: \"1 %\" is not allowed; allowed: a number such as 0.01",
         ),
         (
-            vec![one, ("MULTILOCK_REQUIRE_ALL", "yes")],
-            "MULTILOCK_REQUIRE_ALL: \"yes\" is not allowed; allowed: true or false",
+            vec![one, ("MULTILOCK_REQUIRE_ALL", "maybe")],
+            "MULTILOCK_REQUIRE_ALL: \"maybe\" is not allowed; allowed: true or false",
         ),
         (
             vec![one, (NODE_LABELS, "eu-1,eu-2")],

@@ -130,16 +130,17 @@ fn an_introduction_tells_what_is_stored() {
     assert_eq!(parse_introduced(&bulk("3 a-b 5")), None);
 }
 
-#[test]
-fn what_a_master_keeps_is_read() {
-    let entry = |parts: &[Value]| {
-        let all = Value::Array(vec![Value::Int(7), Value::Array(parts.to_vec())]);
-        parse_report(&all).map(|report| {
-            assert_eq!((report.clock_us, report.entries.len()), (7, 1));
-            report.entries[0].clone()
-        })
-    };
-    let kept = |kind: &str, remaining: Option<u64>| StoredName {
+/// A name in the report of a master.
+fn entry(parts: &[Value]) -> Option<StoredName> {
+    let all = Value::Array(vec![Value::Int(7), Value::Array(parts.to_vec())]);
+    parse_report(&all).map(|report| {
+        assert_eq!((report.clock_us, report.entries.len()), (7, 1));
+        report.entries[0].clone()
+    })
+}
+
+fn kept(kind: &str, remaining: Option<u64>) -> StoredName {
+    StoredName {
         kind: kind.into(),
         remaining: remaining.map(Duration::from_millis),
         waiting: 2,
@@ -153,7 +154,11 @@ fn what_a_master_keeps_is_read() {
         last_force: None,
         fields: Vec::new(),
         digest: None,
-    };
+    }
+}
+
+#[test]
+fn what_a_master_keeps_is_read() {
     let first = || Value::Array(vec![bulk("b:7"), bulk("billing@host:7"), Value::Int(5)]);
     let hash = [
         bulk("hash"),
