@@ -39,6 +39,9 @@ SIDE_BY_SIDE = $(MAKE) -j --output-sync=target
 # Lanes for an engine that may be missing. The remark comes first, so that the last lines are always the test runners' own.
 IF_DOCKER = $$(if docker info >/dev/null 2>&1; then echo $(1); else \
 	echo "no docker engine answers: the tests in containers are left out" >&2; fi)
+# The same for Toxiproxy, which scripts/toxiproxy.sh builds where the Go module can be had.
+IF_TOXIPROXY = $$(if [ -n "$$TOXIPROXY" ] || command -v toxiproxy-server >/dev/null 2>&1; then echo $(1); else \
+	echo "no toxiproxy-server is there (scripts/toxiproxy.sh builds it): its faults are left out" >&2; fi)
 
 test: test-build ## All behaviour: library, simulation, real servers, command, examples; containers where an engine answers
 	@$(SIDE_BY_SIDE) run-on-servers run-computing run-simulation $(call IF_DOCKER,run-in-containers)
@@ -99,6 +102,7 @@ run-on-servers-and-chaos:
 
 run-chaos:
 	@MULTILOCK_TEST_CLUSTER=native $(CARGO_TEST) --test chaos
+	@for lane in $(call IF_TOXIPROXY,chaos-toxiproxy); do $(MAKE) $$lane SECONDS=60; done
 
 # What is built otherwise than the tests, most of it on one processor.
 run-builds:
