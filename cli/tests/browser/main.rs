@@ -11,6 +11,7 @@ use std::time::Duration;
 use fantoccini::{Client, ClientBuilder, Locator};
 use multilock::Policy;
 use multilock_test_support::{Server, connect, held_everywhere, start, until};
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
@@ -39,7 +40,17 @@ async fn line_of(process: &mut Child, text: &str) -> String {
 
 struct Browser {
     client: Client,
-    _driver: Child,
+    driver: Child,
+}
+
+/// The browser is a child of its driver, in the same group, and would outlive a test that fails.
+impl Drop for Browser {
+    fn drop(&mut self) {
+        let leader = self.driver.id().and_then(|id| i32::try_from(id).ok());
+        if let Some(leader) = leader.and_then(Pid::from_raw) {
+            let _ = kill_process_group(leader, Signal::KILL);
+        }
+    }
 }
 
 impl Browser {
@@ -67,10 +78,7 @@ impl Browser {
             .connect(&format!("http://127.0.0.1:{port}"))
             .await
             .expect("a browser");
-        Self {
-            client,
-            _driver: driver,
-        }
+        Self { client, driver }
     }
 
     /// Text of all elements that a selector finds.
@@ -260,5 +268,5 @@ async fn take_away(servers: &[Server], name: &str) {
         .expect("a field");
     reason.send_keys("stuck, #1234").await.expect("keys");
     browser.click("#force-yes").await;
-    browser.client.close().await.expect("closed");
+    browser.client.clone().close().await.expect("closed");
 }
