@@ -7,7 +7,15 @@ use std::path::Path;
 /// From below to above, by folders, and by files in the folders of [`ROOMS`]. Nothing in the crate names `sim`, which stands
 /// beside `acquire`.
 const LAYERS: [&[&str]; 10] = [
-    &["time", "votes", "token", "holder", "capabilities", "master_set"],
+    &[
+        "time",
+        "votes",
+        "token",
+        "holder",
+        "last_force",
+        "capabilities",
+        "master_set",
+    ],
     &["error"],
     &[
         "config",
