@@ -245,7 +245,11 @@ async fn taken_away_by_force() {
     let keys = ["a", "multilock_revoked:{a}"];
     for server in cluster.servers() {
         assert_eq!(acquire(server, &["a"], &theirs, "30000").await, [Value::Int(-1)]);
-        assert_eq!(extend(server, &keys, &theirs, "30000").await, Value::Int(-1));
+        // With the force: when, by whom, and why.
+        let Value::Array(parts) = extend(server, &keys, &theirs, "30000").await else {
+            panic!("not revoked")
+        };
+        assert_eq!((&parts[0], parts.len()), (&Value::Int(-1), 4));
     }
     let error = guard
         .extend(Duration::from_secs(30))
@@ -272,7 +276,8 @@ async fn taken_away_by_force() {
     for server in cluster.servers() {
         until_free([server], "a").await;
         assert_eq!(acquire(server, &["a"], &theirs, "30000").await, [Value::Int(-1)]);
-        assert_eq!(extend(server, &keys, &theirs, "30000").await, Value::Int(-1));
+        let revoked = extend(server, &keys, &theirs, "30000").await;
+        assert!(matches!(revoked, Value::Array(parts) if parts[0] == Value::Int(-1)));
         assert!(!server.exists("a").await);
     }
     // The former holder's process is as welcome as anybody's.
@@ -386,7 +391,14 @@ async fn force_on_keys_of_every_kind() {
         keys.sort_unstable();
         assert_eq!(
             keys,
-            ["data", "list", "multilock_revoked:{shared}", "set", "stream"]
+            [
+                "data",
+                "list",
+                "multilock_forced:{shared}",
+                "multilock_revoked:{shared}",
+                "set",
+                "stream"
+            ]
         );
     }
 }

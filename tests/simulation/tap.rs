@@ -107,12 +107,12 @@ impl Observer for Tap {
         };
         let owner = match (call.script, reply) {
             ("force", Ok(words)) if words.last().is_some_and(|word| word == "done") => {
-                let channels = if call.args[2] == "1" {
+                let channels = if call.args[4] == "1" {
                     2 * (call.keys.len() / 5)
                 } else {
                     0
                 };
-                let mut rest = call.args.iter().skip(3 + channels);
+                let mut rest = call.args.iter().skip(5 + channels);
                 let mut marked = Vec::new();
                 while let Some(count) = rest.next() {
                     let holders = rest.by_ref().take(count.parse().expect("a number"));

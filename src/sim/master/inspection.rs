@@ -61,12 +61,13 @@ impl Master {
         keys
     }
 
-    /// Names of all keys without the fences and the marks of jobs that are done, which outlast the locks by design.
+    /// Names of all keys without the fences, the marks of jobs that are done, and the last forces, which outlast the locks by
+    /// design.
     pub fn locks(&self) -> Vec<String> {
-        self.keys()
-            .into_iter()
-            .filter(|key| !key.starts_with("multilock_fence:") && !key.starts_with("multilock_done:"))
-            .collect()
+        let outlast = ["multilock_fence:", "multilock_done:", "multilock_forced:"];
+        let mut keys = self.keys();
+        keys.retain(|key| !outlast.iter().any(|beginning| key.starts_with(beginning)));
+        keys
     }
 
     /// Owner fields and hold counts under a lock's name, in turn.
