@@ -395,6 +395,7 @@ async fn force_on_keys_of_every_kind() {
                 "data",
                 "list",
                 "multilock_forced:{shared}",
+                "multilock_forced:{simple}",
                 "multilock_revoked:{shared}",
                 "set",
                 "stream"

@@ -90,7 +90,10 @@ async fn wrong_usage() {
         (&["a", "--no-such-option", "--", "true"], "--no-such-option"),
         (&["a", "-n", "-w", "1s", "--", "true"], "cannot be used with"),
         (&["a", "-w", "soon", "--", "true"], "a duration such as 30s"),
-        (&["a", "--lease", "7", "--", "true"], "a duration such as 30s"),
+        (
+            &["a", "--lease", "7 parsecs", "--", "true"],
+            "a duration such as 30s",
+        ),
         (
             &["a", "--lease", "1ms", "--", "true"],
             "--lease: 1ms is not allowed",
