@@ -36,7 +36,15 @@ const LIBRARY: [&str; 17] = [
 /// Files of the crate's code that are no module.
 const BESIDE_MODULES: [&str; 2] = ["src/links.in", "src/sim/lua/prelude.lua"];
 
-const COMMAND: [&str; 4] = ["LICENSE-APACHE", "LICENSE-MIT", "command.md", "src/**.rs"];
+const COMMAND: [&str; 7] = [
+    "LICENSE-APACHE",
+    "LICENSE-MIT",
+    "command.md",
+    "src/**.rs",
+    "src/console/page/**.css",
+    "src/console/page/**.html",
+    "src/console/page/**.js",
+];
 
 fn listed(package: &str) -> BTreeSet<String> {
     let lines = cargo(&["package", "--list", "--allow-dirty", "-q", "-p", package]);

@@ -114,7 +114,9 @@ fn labels_lead_to_pages_of_the_docs_or_files_of_the_repository() {
             assert!(to.starts_with("crate::"), "[{label}] leads to {to}");
             continue;
         }
-        let is_picture = Path::new(label).extension().is_some_and(|ending| ending == "svg");
+        let is_picture = Path::new(label)
+            .extension()
+            .is_some_and(|ending| ending == "svg" || ending == "png");
         let how = if is_picture { "raw" } else { "blob" };
         assert_eq!(to, format!("{repository}/{how}/HEAD/{label}"));
     }
