@@ -177,7 +177,13 @@ pub(crate) fn put(option: &str, file: &Path, text: &str) -> Result<(), Failure> 
     let mut beside = file.as_os_str().to_owned();
     beside.push(format!(".{}", std::process::id()));
     let beside = PathBuf::from(beside);
-    let put = fs::write(&beside, text).and_then(|()| fs::rename(&beside, file));
+    // A device, a pipe or a link is written to, and not replaced by a file.
+    let is_other = fs::symlink_metadata(file).is_ok_and(|about| !about.is_file());
+    let put = if is_other {
+        fs::write(file, text)
+    } else {
+        fs::write(&beside, text).and_then(|()| fs::rename(&beside, file))
+    };
     put.map_err(|error| {
         let _ = fs::remove_file(&beside);
         Failure::own(format_args!(

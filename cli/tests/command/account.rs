@@ -149,6 +149,14 @@ async fn the_outcome_is_left_in_files() {
     )
     .await;
     assert_eq!((ended.code, &report["outcome"]), (Some(124), &"lost".into()));
+    let ended = run(
+        multilock(&urls(&servers)),
+        &["a", "--report", "/dev/null", "--", "true"],
+    )
+    .await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let null = std::fs::symlink_metadata("/dev/null").expect("a device");
+    assert!(!null.is_file(), "a device is no place for a file");
     let refused = run(
         multilock(&urls(&servers)),
         &["a", "--report", "/no/such/file", "--", "true"],

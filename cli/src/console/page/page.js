@@ -140,7 +140,10 @@ function showLocks() {
   const focused = document.activeElement?.getAttribute("aria-label");
   byId("locks").replaceChildren(...sorted.map(lockRow));
   if (focused) document.querySelector(`#locks [aria-label="${CSS.escape(focused)}"]`)?.focus();
-  byId("none").hidden = total > 0;
+  // Too few masters told what they have.
+  const isKnown = !latest.error;
+  byId("none").hidden = isKnown && total > 0;
+  byId("none").textContent = isKnown ? "No lock is held or waited for." : "It is not known which locks are held.";
   const shown = locks.length < found ? `${locks.length} of ${found} shown, ${total} in all` : `${found} of ${total}`;
   if (byId("count").textContent !== shown) byId("count").textContent = shown;
 }
