@@ -55,11 +55,13 @@ fn not_ready(masters: &Masters) -> Failure {
 fn lacks(node: &NodeStatus) -> Option<String> {
     match &node.connection {
         Err(error) => Some(format!("{}: {error}", node.node)),
-        Ok(connection) if connection.quarantine.is_zero() => None,
-        Ok(connection) => Some(format!(
+        Ok(_) if node.has_vote() => None,
+        Ok(connection) if !connection.quarantine.is_zero() => Some(format!(
             "{}: in quarantine for {} more",
             node.node,
             Rough(connection.quarantine)
         )),
+        Ok(connection) if connection.is_silent => Some(format!("{}: it does not answer in time", node.node)),
+        Ok(_) => Some(format!("{}: too many releases are pending", node.node)),
     }
 }
