@@ -111,9 +111,10 @@ local function extend(first, names, fences, owner, count, lease, token, top, rai
       redis.call('hset', name, owner, count)
     end
   end
-  local _, with_permits = permits_of(owner, KEYS[first])
+  local pool = pool_of(owner, KEYS[first])
+  local permits = pool and beside(pool, 'multilock_permits')
   -- pcall: nothing of the hold depends on it.
-  if with_permits and redis.call('pttl', with_permits) < lease then redis.pcall('pexpire', with_permits, lease) end
+  if permits and redis.call('pttl', permits) < lease then redis.pcall('pexpire', permits, lease) end
   local its = caption_of(owner)
   if its then
     local is_raised = raise == '1' and higher

@@ -27,7 +27,7 @@ for i = 1, names do
   local key, mark, queue, deadlines, its_readers = unpack(KEYS, 5 * i - 4, 5 * i)
   local kind = call('type', key)['ok']
   local mode = kind == 'hash' and call('hget', key, 'mode')
-  local removed, with_permits = 0, nil
+  local removed, pool = 0, nil
   local last = at + tonumber(ARGV[at])
   -- A write that needs no memory: after it OOM cannot stop the write of the mark.
   call('zremrangebyscore', mark, '-inf', string.format('%.0f', now))
@@ -47,7 +47,7 @@ for i = 1, names do
       local client, number = string.match(holder, '^(.*):(%d+)%l*s$')
       -- pcall: an ACL may deny the channel.
       if client then redis.pcall('publish', 'multilock:' .. client, 'x' .. number .. ' ' .. key) end
-      with_permits = with_permits or permits_of(holder, key)
+      pool = pool or pool_of(holder, key)
       local its = caption_of(holder)
       if its then
         redis.pcall('del', its)
@@ -61,8 +61,8 @@ for i = 1, names do
     local queues, left = queues(), call('pttl', key)
     if left == -2 then
       if announced then announce(ARGV[4 + 2 * i + (mode and 1 or 0)], mode == 'write' and '1' or '0') end
-      if with_permits then
-        seats(queues, with_permits, queue, deadlines).call_first(now, '', tonumber(string.match(key, '%d+$')))
+      if pool then
+        seats(queues, pool).call_first(now, '', tonumber(string.match(key, '%d+$')))
       else
         queues.call_head(key, queue, deadlines, now, '')
       end

@@ -17,14 +17,14 @@ do
   local its_deadlines, permits = table.remove(KEYS), table.remove(ARGV)
   local pool, number = string.match(KEYS[1], '^(.*:seat):(%d+)$')
   local wanted, lease = tonumber(number), tonumber(ARGV[2])
-  local key = permits_beside(its_deadlines)
+  local key = beside(pool, 'multilock_permits')
   -- pcall: a key of another type has no number.
   local stored = redis.pcall('get', key)
   -- A waiter's ticket counts for 15 s.
   local stands = math.max(lease, 15000)
   if stored and stored ~= permits then
     local queues = queues()
-    if not seats(queues, pool, queues.of(its_deadlines), its_deadlines).are_unused() then
+    if not seats(queues, pool).are_unused() then
       local words = 'PERMITS %s has %s permits, and this client wants %s'
       return redis.error_reply(string.format(words, string.sub(pool, 1, -6), type(stored) == 'string' and stored or 'no number of', permits))
     end
@@ -45,7 +45,7 @@ do
     if ARGV[7] ~= '' then waiter = string.match(ARGV[1], '^(.*):') .. ':' .. string.match(ARGV[7], '^[^ ]*') end
     local queues = queues()
     local queue = queues.of(its_deadlines)
-    local its = seats(queues, pool, queue, its_deadlines)
+    local its = seats(queues, pool)
     local open = its.free()
     local before, earliest = its.ahead(now, ticket, waiter, #open)
     if held == 1 or before >= #open then

@@ -9,22 +9,21 @@
 -- As many waiters are let in as seats are free. So as many are called, each one once, with the number of a free seat: a
 -- second call to the same waiter would let a seat stay free.
 
--- The pool, and the key with the number of permits, of an owner's seat; nothing for any other owner.
-local function permits_of(owner, seat)
+-- The pool of an owner's seat; nothing for any other owner.
+local function pool_of(owner, seat)
   -- Above the digits.
   if (string.byte(owner, -1) or 0) <= 57 or not string.find(owner, ':%d+%l*k%l*$') then return nil end
-  local pool = string.match(seat, '^(.*:seat):%d+$')
-  if pool then return pool, 'multilock_permits' .. (string.find(pool, '{', 1, true) and '::' .. pool or ':{' .. pool .. '}') end
+  return string.match(seat, '^(.*:seat):%d+$')
 end
 
--- The key with the number of permits, by the deadlines of their pool.
-local function permits_beside(deadlines)
-  return 'multilock_permits' .. string.sub(deadlines, #'multilock_deadlines' + 1)
+-- A key that belongs to a pool: multilock_permits, multilock_queue or multilock_deadlines.
+local function beside(pool, prefix)
+  return prefix .. (string.find(pool, '{', 1, true) and '::' .. pool or ':{' .. pool .. '}')
 end
 
--- Functions on the seats of a pool.
-local function seats(queues, pool, queue, deadlines)
-  local key = permits_beside(deadlines)
+-- Functions on the seats of a pool. An operator names a seat as any other lock, so the keys of the caller may be the seat's.
+local function seats(queues, pool)
+  local key, queue, deadlines = beside(pool, 'multilock_permits'), beside(pool, 'multilock_queue'), beside(pool, 'multilock_deadlines')
   -- Most waiters that are looked at in one go: no other call is served meanwhile.
   local MOST = 512
   -- pcall: a key of another type has no number.

@@ -89,10 +89,10 @@ local function release(key, names, channels, owner, is_rw, waiter, ticket, asks)
             queue.enqueue(KEYS[at + 1], KEYS[at + 2], now, here, ticket, asks == '1')
           end
         end
-        local with_permits = permits_of(owner, KEYS[at])
-        if with_permits then
+        local pool = pool_of(owner, KEYS[at])
+        if pool then
           local seat = tonumber(string.match(KEYS[at], '%d+$'))
-          seats(queue, with_permits, KEYS[at + 1], KEYS[at + 2]).call_first(now, here, seat)
+          seats(queue, pool).call_first(now, here, seat)
         elseif still == 0 then
           queue.call_head(KEYS[at], KEYS[at + 1], KEYS[at + 2], now, here, others and not waiter and LATER)
         elseif is_less then

@@ -22,7 +22,7 @@ for i = 1, #KEYS, 3 do
   if queues.drop(queue, deadlines, ARGV[1]) then
     removed = removed + 1
     if string.find(ARGV[1], 'k:%d+$') then
-      seats(queues, name, queue, deadlines).call_first(now, '')
+      seats(queues, name).call_first(now, '')
       break
     end
     local is_read = readers().read_until(name)

@@ -280,12 +280,10 @@ mod tests {
     #[test]
     fn numbers_of_permits_are_where_the_scripts_store_them() {
         let script = include_str!("../../lua/permits.lua");
-        assert!(script.contains(&format!(
-            "return '{PERMITS}' .. string.sub(deadlines, #'{DEADLINES}' + 1)"
-        )));
-        assert!(script.contains(&format!(
-            "'{PERMITS}' .. (string.find(pool, '{{', 1, true) and '::' .. pool or ':{{' .. pool .. '}}')"
-        )));
+        assert!(script.contains("(string.find(pool, '{', 1, true) and '::' .. pool or ':{' .. pool .. '}')"));
+        for prefix in [PERMITS, QUEUE, DEADLINES] {
+            assert!(script.contains(&format!("beside(pool, '{prefix}')")), "{prefix}");
+        }
         assert_eq!(permits("{a}").text(), "multilock_permits::{a}");
         assert_eq!(permits("a").text(), "multilock_permits:{a}");
     }

@@ -300,11 +300,12 @@ async fn deal(world: &World, place: usize, blow: Blow) {
         Blow::EvictFence => (&[], &at),
         _ => (&[], &[]),
     };
+    if let Blow::ClockSlips(time) | Blow::ClockForward(time) = blow {
+        let by = ms(time);
+        world.history.note(None, Kind::Slipped { master: place, by });
+    }
     match blow {
-        Blow::ClockSlips(time) => {
-            let by = ms(time);
-            world.history.note(None, Kind::Slipped { master: place, by });
-        }
+        Blow::ClockSlips(_) => {}
         Blow::ClockBack(time) => {
             let by = ms(time);
             world.history.note(None, Kind::SetBack { master: place, by });

@@ -207,14 +207,12 @@ async fn as_many_are_called_as_seats_are_free() {
     for _ in 0..4 {
         waiting.push(wait_for(&cluster, 4, ms(5000)).await);
     }
-    // The calls of the first three are lost.
+    // Three seats end without a call.
     let forcing = connect(&cluster).await;
-    cluster.iter().for_each(|master| master.lose_notices(true));
-    for seat in 1..=3 {
-        let one = forcing.red_lock(format!("gpu:seat:{seat}"));
-        one.force_release().await.expect("forced");
+    for master in cluster.iter() {
+        let seats = ["DEL", "gpu:seat:1", "gpu:seat:2", "gpu:seat:3"];
+        master.command(&seats).expect("deleted");
     }
-    cluster.iter().for_each(|master| master.lose_notices(false));
     let begun = Instant::now();
     gpu(&forcing, 4).force_release().await.expect("forced");
     for one in waiting {
@@ -312,6 +310,20 @@ async fn a_lock_on_a_seat_is_waited_for() {
     unlocked.expect("released");
     let came = waiting.await.expect("no panic");
     assert!(came - released < ms(1500), "{:?}", came - released);
+}
+
+/// An operator names a seat as any other lock, and the first waiter gets it at once.
+#[tokio::test(start_paused = true)]
+async fn a_seat_that_is_taken_away_by_its_name_goes_to_the_first_waiter() {
+    let cluster = Cluster::new(3);
+    let (holder, operator) = (connect(&cluster).await, connect(&cluster).await);
+    let held = all(&holder, 2).await;
+    let waiting = wait_for(&cluster, 2, ms(10)).await;
+    let forced = Instant::now();
+    let seat = operator.red_lock(format!("gpu:seat:{}", held[0].seat()));
+    assert_eq!(seat.force_release().await.expect("forced").former.len(), 1);
+    let came = waiting.await.expect("no panic");
+    assert!(came - forced < FAR * 3, "{:?}", came - forced);
 }
 
 /// A lock of the same name has nothing to do with the permits: its waiters have a queue of their own. In one queue the first waiter

@@ -40,8 +40,11 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
                     let slipped = case.slipped(*master, before, place);
                     // A hold that is given up while its names are kept lasts for the rest of that.
                     let is_steady = case.class.keeps_assumptions() && *script != "retain";
-                    let steady = is_steady.then_some(slipped);
-                    let wrong = compared(old, key, event.at, steady);
+                    let wrong = compared(old, key, event.at + slipped);
+                    let wrong = wrong.or_else(|| {
+                        (is_steady && is_earlier(old, key, event.at, slipped))
+                            .then_some("the end was brought forward")
+                    });
                     if let Some(wrong) = wrong.or_else(|| fence(old.fence, key.fence, *clock_us)) {
                         let what = format!("{script}: {wrong} at {} on m{master}", key.name);
                         return Some((what, vec![before, place]));
@@ -95,25 +98,19 @@ fn read(key: &Stored, now: Duration) -> Option<&'static str> {
     (ends > last + ROUNDED).then_some("an end after the last reader's")
 }
 
-/// `slipped` is what the clock did meanwhile, where it is known.
-fn compared(old: &Stored, new: &Stored, now: Duration, slipped: Option<Duration>) -> Option<&'static str> {
+/// `now` is by the master's clock, which may have stepped since the old state.
+fn compared(old: &Stored, new: &Stored, now: Duration) -> Option<&'static str> {
     // A late request may take a name anew that has ended.
-    let is_over = old
-        .ends
-        .is_some_and(|end| end <= now + slipped.unwrap_or_default());
+    let is_over = old.ends.is_some_and(|end| end <= now);
     let stays = !is_over && old.owners.iter().any(|owner| new.owners.contains(owner));
-    if stays && old.mode.as_deref() == Some("read") && new.mode != old.mode {
-        return Some("what was read is written");
-    }
+    let is_turned = stays && old.mode.as_deref() == Some("read") && new.mode != old.mode;
+    is_turned.then_some("what was read is written")
+}
+
+/// Whether the same owners have the name for a shorter time than before. `slipped` is what the clock did meanwhile.
+fn is_earlier(old: &Stored, new: &Stored, now: Duration, slipped: Duration) -> bool {
     let same = !old.owners.is_empty() && old.owners == new.owners;
-    if let Some(slipped) = slipped
-        && same
-        && new.ends.map(|end| end + slipped) < old.ends
-        && old.ends.is_some_and(|end| end > now + slipped)
-    {
-        return Some("the end was brought forward");
-    }
-    None
+    same && new.ends.map(|end| end + slipped) < old.ends && old.ends.is_some_and(|end| end > now + slipped)
 }
 
 /// A fence may be gone once the clock is 110 s past it (`lua/fences.lua`).
