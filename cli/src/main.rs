@@ -18,6 +18,8 @@ mod forget;
 #[cfg(unix)]
 mod inspect;
 #[cfg(unix)]
+mod leave;
+#[cfg(unix)]
 mod list;
 #[cfg(unix)]
 mod names;
@@ -91,7 +93,10 @@ fn perform(args: &Args, voice: Voice) -> Result<End, Failure> {
         Verb::Run(_) | Verb::Hold(_) => run::signals::block_stops()?,
         _ => {}
     }
-    password_file::check()?;
+    // `run` and `hold` report a file that is missing.
+    if !matches!(args.verb, Verb::Run(_) | Verb::Hold(_)) {
+        password_file::check()?;
+    }
     #[cfg(feature = "tls")]
     install_crypto_provider()?;
     // The renewals have a thread: a write to a terminal may block the other one.

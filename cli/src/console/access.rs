@@ -41,7 +41,7 @@ impl Access {
                 let file = file.display();
                 Failure::new(
                     exit::UNFIT,
-                    format_args!("--token-file: {file} ({why}) is not allowed; allowed: a file with a token of {SHORTEST_TOKEN} or more letters, digits and hyphens"),
+                    format_args!("--token-file: {file} ({why}) is not allowed; allowed: a file with a token of {SHORTEST_TOKEN} or more letters, digits, and the characters - _ ."),
                 )
             })
         });
@@ -59,25 +59,25 @@ impl Access {
     }
 
     /// Checks the host and the origin.
-    pub(super) fn check_source(&self, method: &Method, headers: &HeaderMap) -> Result<(), Refusal> {
+    pub(super) fn check_source(
+        &self,
+        method: &Method,
+        path: &str,
+        headers: &HeaderMap,
+    ) -> Result<(), Refusal> {
         let host = only(headers, &HOST).ok_or(Refusal::Host)?;
         let authority: Authority = host.parse().map_err(|_| Refusal::Host)?;
         if !self.is_own(authority.host()) {
             return Err(Refusal::Host);
         }
-        match only(headers, &ORIGIN) {
-            Some(origin) => {
-                let theirs = origin.split_once("://").map(|(_, authority)| authority);
-                if theirs == Some(host) {
-                    Ok(())
-                } else {
-                    Err(Refusal::Origin)
-                }
-            }
-            // Browsers leave it out of requests that only read, to the site of the page.
-            None if !headers.contains_key(ORIGIN) && method.is_safe() => Ok(()),
-            None => Err(Refusal::Origin),
-        }
+        let site = only(headers, &HeaderName::from_static("sec-fetch-site"));
+        let is_allowed = match only(headers, &ORIGIN) {
+            Some(origin) => self.is_own_origin(origin, host),
+            None if headers.contains_key(ORIGIN) || !method.is_safe() => false,
+            // Browsers leave the origin out of requests that only read, to whichever site. Anybody may link to the page.
+            None => path == "/" || !matches!(site, Some("cross-site" | "same-site")),
+        };
+        is_allowed.then_some(()).ok_or(Refusal::Origin)
     }
 
     /// Whether no token is needed, or the request has it.
@@ -105,6 +105,19 @@ impl Access {
         })
     }
 
+    /// Whether a page of this console has caused the request. A proxy in front may have replaced the host.
+    fn is_own_origin(&self, origin: &str, host: &str) -> bool {
+        let Some((_, theirs)) = origin.split_once("://") else {
+            return false;
+        };
+        let is_named = |theirs: Authority| {
+            self.hosts
+                .iter()
+                .any(|own| own.eq_ignore_ascii_case(theirs.host()))
+        };
+        theirs == host || theirs.parse().is_ok_and(is_named)
+    }
+
     /// A name of another site can be made to resolve to this address; an address cannot.
     fn is_own(&self, host: &str) -> bool {
         let address = host.trim_start_matches('[').trim_end_matches(']');
@@ -114,9 +127,14 @@ impl Access {
     }
 }
 
+/// Whether the page was loaded by TLS, by the word of the browser.
+pub(super) fn is_by_tls(headers: &HeaderMap) -> bool {
+    only(headers, &ORIGIN).is_some_and(|origin| origin.starts_with("https://"))
+}
+
 /// The token is a part of a cookie and of a header.
 fn checked(token: &str) -> Result<String, String> {
-    let is_allowed = |letter: char| letter.is_ascii_alphanumeric() || "-_.~".contains(letter);
+    let is_allowed = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
     match token {
         short if short.len() < SHORTEST_TOKEN => Err(format!("{} characters", short.len())),
         token if token.chars().all(is_allowed) => Ok(token.to_owned()),
@@ -155,7 +173,7 @@ mod tests {
 
     #[test]
     fn another_sites_name_is_refused() {
-        let check = |host| access(None).check_source(&Method::GET, &headers(&[(HOST, host)]));
+        let check = |host| access(None).check_source(&Method::GET, "/events", &headers(&[(HOST, host)]));
         for own in [
             "localhost",
             "LOCALHOST:7411",
@@ -176,7 +194,7 @@ mod tests {
             assert_eq!(check(other), Err(Refusal::Host), "{other}");
         }
         assert_eq!(
-            access(None).check_source(&Method::GET, &HeaderMap::new()),
+            access(None).check_source(&Method::GET, "/", &HeaderMap::new()),
             Err(Refusal::Host)
         );
     }
@@ -184,7 +202,11 @@ mod tests {
     #[test]
     fn another_sites_page_is_refused() {
         let check = |method: &Method, origin| {
-            access(None).check_source(method, &headers(&[(HOST, "localhost:7411"), (ORIGIN, origin)]))
+            access(None).check_source(
+                method,
+                "/events",
+                &headers(&[(HOST, "localhost:7411"), (ORIGIN, origin)]),
+            )
         };
         assert_eq!(check(&Method::POST, "http://localhost:7411"), Ok(()));
         for other in [
@@ -197,11 +219,45 @@ mod tests {
             assert_eq!(check(&Method::GET, other), Err(Refusal::Origin), "{other}");
         }
         let none = headers(&[(HOST, "localhost:7411")]);
-        assert_eq!(access(None).check_source(&Method::GET, &none), Ok(()));
+        assert_eq!(access(None).check_source(&Method::GET, "/", &none), Ok(()));
         assert_eq!(
-            access(None).check_source(&Method::POST, &none),
+            access(None).check_source(&Method::POST, "/force", &none),
             Err(Refusal::Origin)
         );
+    }
+
+    /// An image of another site has no origin, and would be a viewer.
+    #[test]
+    fn another_site_may_link_to_the_page_and_no_more() {
+        let site = HeaderName::from_static("sec-fetch-site");
+        let check = |path, from| {
+            access(None).check_source(
+                &Method::GET,
+                path,
+                &headers(&[(HOST, "localhost"), (site.clone(), from)]),
+            )
+        };
+        for from in ["cross-site", "same-site"] {
+            assert_eq!(check("/", from), Ok(()), "{from}");
+            assert_eq!(check("/events", from), Err(Refusal::Origin), "{from}");
+        }
+        for from in ["same-origin", "none"] {
+            assert_eq!(check("/events", from), Ok(()), "{from}");
+        }
+    }
+
+    #[test]
+    fn a_proxy_may_replace_the_host() {
+        let check = |origin| {
+            access(None).check_source(
+                &Method::POST,
+                "/force",
+                &headers(&[(HOST, "127.0.0.1:7411"), (ORIGIN, origin)]),
+            )
+        };
+        assert_eq!(check("https://console.example"), Ok(()));
+        assert_eq!(check("https://console.example:8443"), Ok(()));
+        assert_eq!(check("https://console.example.evil"), Err(Refusal::Origin));
     }
 
     #[test]

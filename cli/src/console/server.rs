@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
@@ -12,18 +11,18 @@ use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, REFERRER_POLICY, SET_COOKIE,
     X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
-use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use futures::{Stream, StreamExt};
+use futures::StreamExt;
 use multilock::{Masters, Policy};
 use serde_json::{Value, json};
-use tokio::time::sleep;
 
-use super::access::{Access, COOKIE_NAME, Refusal};
+use super::access::{Access, COOKIE_NAME, Refusal, is_by_tls};
 use super::look::Looks;
+use super::snapshot::Order;
 use crate::report::hold_id;
 use crate::translation::translated;
 
@@ -35,9 +34,6 @@ const SCRIPT: &str = include_str!("page/page.js");
 /// Nothing but this page's own script and style is loaded or run.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
-
-/// Time that a wrong token costs.
-const PENALTY: Duration = Duration::from_millis(500);
 
 #[derive(Clone)]
 struct Console {
@@ -71,20 +67,28 @@ pub(super) fn router(masters: Masters, looks: Looks, access: Arc<Access>, allow_
 
 /// Refuses requests that pages of other sites cause, and adds the headers of every answer.
 async fn from_here(State(console): State<Console>, request: Request, next: Next) -> Response {
-    let mut answer = match console.access.check_source(request.method(), request.headers()) {
-        Ok(()) => next.run(request).await,
-        Err(Refusal::Host) => refused(
-            StatusCode::MISDIRECTED_REQUEST,
-            "this host name is not allowed; allowed: localhost, an address, or a name that --host gives",
-        ),
-        Err(_) => refused(StatusCode::FORBIDDEN, "requests of other sites are not allowed"),
-    };
-    let headers: [(HeaderName, &str); 5] = [
+    let mut answer =
+        match console
+            .access
+            .check_source(request.method(), request.uri().path(), request.headers())
+        {
+            Ok(()) => next.run(request).await,
+            Err(Refusal::Host) => refused(
+                StatusCode::MISDIRECTED_REQUEST,
+                "this host name is not allowed; allowed: localhost, an address, or a name that --host gives",
+            ),
+            Err(_) => refused(StatusCode::FORBIDDEN, "requests of other sites are not allowed"),
+        };
+    let headers: [(HeaderName, &str); 6] = [
         (CONTENT_SECURITY_POLICY, POLICY),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (X_FRAME_OPTIONS, "DENY"),
         (REFERRER_POLICY, "no-referrer"),
         (CACHE_CONTROL, "no-store"),
+        (
+            HeaderName::from_static("cross-origin-resource-policy"),
+            "same-origin",
+        ),
     ];
     for (name, value) in headers {
         answer.headers_mut().insert(name, HeaderValue::from_static(value));
@@ -97,25 +101,26 @@ async fn with_token(State(console): State<Console>, request: Request, next: Next
     if console.access.check_token(request.headers()).is_ok() {
         return next.run(request).await;
     }
-    let page = file("text/html; charset=utf-8", SIGN_IN);
-    (StatusCode::UNAUTHORIZED, page).into_response()
+    sign_in_page("")
 }
 
 /// Stores the token in the browser, out of reach of scripts and other sites.
-async fn sign_in(State(console): State<Console>, body: Bytes) -> Response {
+async fn sign_in(State(console): State<Console>, headers: HeaderMap, body: Bytes) -> Response {
     let body = String::from_utf8_lossy(&body);
     let token = body.strip_prefix("token=").unwrap_or_default();
     if !console.access.accepts(token) {
-        sleep(PENALTY).await;
-        return (
-            StatusCode::UNAUTHORIZED,
-            file("text/html; charset=utf-8", SIGN_IN),
-        )
-            .into_response();
+        return sign_in_page("This is another token.");
     }
-    let cookie = format!("{COOKIE_NAME}={token}; HttpOnly; SameSite=Strict; Path=/");
+    // Behind a proxy with TLS the browser keeps it to TLS.
+    let secure = if is_by_tls(&headers) { "; Secure" } else { "" };
+    let cookie = format!("{COOKIE_NAME}={token}; HttpOnly; SameSite=Lax; Path=/{secure}");
     let headers = [(LOCATION, String::from("/")), (SET_COOKIE, cookie)];
     (StatusCode::SEE_OTHER, headers).into_response()
+}
+
+fn sign_in_page(said: &str) -> Response {
+    let page = SIGN_IN.replace("{said}", said);
+    (StatusCode::UNAUTHORIZED, file("text/html; charset=utf-8", page)).into_response()
 }
 
 async fn page(State(console): State<Console>) -> Response {
@@ -135,11 +140,15 @@ fn refused(status: StatusCode, why: &'static str) -> Response {
 async fn events(
     State(console): State<Console>,
     Query(query): Query<HashMap<String, String>>,
-) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+) -> impl IntoResponse {
     let text = query.get("text").cloned().unwrap_or_default();
+    let order = Order::of(query.get("order").map_or("", String::as_str));
     let snapshots = console.looks.stream();
-    let events = snapshots.map(move |snapshot| Ok(Event::default().data(snapshot.with_locks(&text))));
-    Sse::new(events).keep_alive(KeepAlive::default())
+    let events = snapshots
+        .map(move |snapshot| Ok::<_, Infallible>(Event::default().data(snapshot.with_locks(&text, order))));
+    // nginx would hold the events back.
+    let unbuffered = [(HeaderName::from_static("x-accel-buffering"), "no")];
+    (unbuffered, Sse::new(events).keep_alive(KeepAlive::default()))
 }
 
 /// Takes a name away from one hold.

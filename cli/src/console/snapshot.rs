@@ -4,12 +4,12 @@ use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
 
-use multilock::{Inspection, LockError, NodeState, NodeStatus, Policy, Status};
+use multilock::{FencingToken, Holder, Inspection, LockError, NodeState, NodeStatus, Policy, Status};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::list;
-use crate::report::{State, as_json, ms, remaining};
+use crate::report::{State, hold_id, ms, remaining};
 use crate::translation::translated;
 
 /// Most locks that the page gets at once.
@@ -26,88 +26,155 @@ pub(super) struct Point {
     pub(super) waiting: u64,
 }
 
+/// Report of `doctor`, and its time.
+#[derive(Clone, Debug)]
+pub(super) struct Examined {
+    pub(super) at: Instant,
+    pub(super) report: Value,
+}
+
+/// Order of the locks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Order {
+    /// The most waiters first, and of these the longest wait.
+    #[default]
+    Waiting,
+    Name,
+    /// The oldest hold first.
+    Age,
+}
+
+impl Order {
+    pub(super) fn of(word: &str) -> Self {
+        match word {
+            "name" => Self::Name,
+            "age" => Self::Age,
+            _ => Self::Waiting,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Snapshot {
-    at: Option<Instant>,
-    /// Everything but the locks.
-    head: Value,
+    at: Instant,
+    /// Members of the JSON object but the locks.
+    head: String,
     /// Locks, in the order of their names.
-    locks: Vec<(String, Value)>,
+    locks: Vec<Lock>,
+}
+
+/// A lock, ready to be sent.
+#[derive(Debug)]
+struct Lock {
+    /// Name, holders and texts in small letters, for the search.
+    words: String,
+    waiting: u64,
+    waits: Option<Duration>,
+    age: Option<Duration>,
+    json: String,
 }
 
 impl Snapshot {
-    /// Snapshot before the first look.
-    pub(super) fn none() -> Self {
-        Self {
-            at: None,
-            head: Value::Null,
-            locks: Vec::new(),
-        }
-    }
-
     pub(super) fn new(
         status: &Status,
         locks: Result<Vec<Inspection>, LockError>,
         curves: &VecDeque<Point>,
-        report: &Value,
+        examined: Option<&Examined>,
     ) -> Self {
         let (locks, error) = match locks {
             Ok(locks) => (locks, None),
             Err(error) => (Vec::new(), Some(translated(error))),
         };
-        let longest = longest_waits(&locks);
         let number = |number: fn(&Point) -> Value| curves.iter().map(number).collect::<Vec<_>>();
         let head = json!({
             "at": humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
             "error": error,
             "ready": [ready(status, "RedLock", Policy::RedLock), ready(status, "MultiLock", Policy::MultiLock)],
-            "masters": status.nodes.iter().map(|node| master(node, report)).collect::<Vec<_>>(),
+            "masters": status.nodes.iter().map(|node| master(node, examined)).collect::<Vec<_>>(),
             "curves": {
                 "grants": number(|point| point.grants.into()),
                 "held": number(|point| point.held.into()),
                 "waiting": number(|point| point.waiting.into()),
             },
-            "longest": longest,
-            "findings": report["findings"],
+            "longest": longest_waits(&locks),
+            "findings": examined.map(|examined| &examined.report["findings"]),
+            "total": locks.len(),
         });
+        let head = head.to_string();
         Self {
-            at: Some(Instant::now()),
-            head,
-            locks: locks
-                .iter()
-                .map(|name| (name.name.to_lowercase(), lock(name)))
-                .collect(),
+            at: Instant::now(),
+            head: head.strip_suffix('}').unwrap_or_default().to_owned(),
+            locks: locks.iter().map(Lock::new).collect(),
         }
     }
 
     pub(super) fn is_younger_than(&self, age: Duration) -> bool {
-        self.at.is_some_and(|at| at.elapsed() < age)
+        self.at.elapsed() < age
     }
 
-    /// The snapshot with the locks that have the text in their name, or in their holder's label or text. The locks with
-    /// the most waiters come first.
-    pub(super) fn with_locks(&self, text: &str) -> String {
+    /// The snapshot with the locks that have the text in their name, or in the label or text of a holder.
+    pub(super) fn with_locks(&self, text: &str, order: Order) -> String {
         let text = text.to_lowercase();
-        let has = |value: &Value| {
-            value
-                .as_str()
-                .is_some_and(|value| value.to_lowercase().contains(&text))
-        };
-        let mut locks: Vec<&Value> = self
+        let mut found: Vec<&Lock> = self
             .locks
             .iter()
-            .filter(|(name, lock)| name.contains(&text) || has(&lock["holders"]) || has(&lock["about"]))
-            .map(|(_, lock)| lock)
+            .filter(|lock| lock.words.contains(&text))
             .collect();
-        let found = locks.len();
         // Stable: equal ones stay in the order of their names.
-        locks.sort_by_key(|lock| Reverse(lock["waiting"].as_u64()));
-        locks.truncate(MOST_LOCKS);
-        let mut all = self.head.clone();
-        all["total"] = self.locks.len().into();
-        all["found"] = found.into();
-        all["locks"] = locks.into_iter().cloned().collect();
-        all.to_string()
+        match order {
+            Order::Waiting => found.sort_by_key(|lock| Reverse((lock.waiting, lock.waits))),
+            Order::Name => {}
+            Order::Age => found.sort_by_key(|lock| Reverse(lock.age)),
+        }
+        let shown: Vec<&str> = found
+            .iter()
+            .take(MOST_LOCKS)
+            .map(|lock| lock.json.as_str())
+            .collect();
+        format!(
+            "{},\"found\":{},\"locks\":[{}]}}",
+            self.head,
+            found.len(),
+            shown.join(",")
+        )
+    }
+}
+
+impl Lock {
+    fn new(name: &Inspection) -> Self {
+        let holders: Vec<&Holder> = name.agreed.iter().chain(&name.readers).collect();
+        let labels: Vec<String> = holders.iter().map(ToString::to_string).collect();
+        let abouts: Vec<&str> = holders.iter().filter_map(|holder| holder.about()).collect();
+        let words = [name.name.as_str(), &labels.join(" "), &abouts.join(" ")].join(" ");
+        let is_there = |state: &NodeState| !matches!(state, NodeState::Free | NodeState::Silent(_));
+        let left = name.nodes.iter().filter_map(|(_, state)| remaining(state)).max();
+        let holds = holders.iter().zip(&labels);
+        let holds: Vec<Value> = holds
+            .map(|(holder, label)| json!({"holder": label, "hold": hold_id(holder)}))
+            .collect();
+        let age = list::age(name);
+        let json = json!({
+            "name": name.name,
+            "state": State::of(name).word(),
+            "holders": labels.join(", "),
+            "holds": holds,
+            "about": abouts.join(", "),
+            "age_ms": age.map(ms),
+            "expires_in_ms": left.map(ms),
+            "fence": name.fence.map(FencingToken::get),
+            "on": name.nodes.iter().filter(|(_, state)| is_there(state)).count(),
+            "of": name.nodes.len(),
+            "waiting": name.waiting,
+            "first_waiting": name.first_waiting.as_ref().map(ToString::to_string),
+            "first_waits_ms": name.first_waits.map(ms),
+        });
+        Self {
+            words: words.to_lowercase(),
+            waiting: name.waiting,
+            waits: name.first_waits,
+            age,
+            json: json.to_string(),
+        }
     }
 }
 
@@ -117,17 +184,12 @@ fn ready(status: &Status, policy: &str, needed: Policy) -> Value {
 }
 
 /// A master, by the client's knowledge and by the last examination.
-fn master(node: &NodeStatus, report: &Value) -> Value {
-    let mut examined = report["masters"].as_array().into_iter().flatten();
-    let examined = examined.find(|master| master["node"] == *node.node);
-    let remembers = examined.map_or(&Value::Null, |master| &master["remembers_ms"]);
-    match &node.connection {
-        Err(error) => json!({
-            "node": *node.node, "state": "away", "why": translated(error), "remembers_ms": remembers,
-        }),
+fn master(node: &NodeStatus, examined: Option<&Examined>) -> Value {
+    let mut object = match &node.connection {
+        Err(error) => json!({"state": "away", "why": translated(error)}),
         Ok(connection) => {
             let (state, why) = if connection.is_silent {
-                ("silent", "it has not answered in time")
+                ("silent", "it does not answer in time")
             } else if !connection.quarantine.is_zero() {
                 ("quarantine", "it may have forgotten locks")
             } else if node.is_overloaded {
@@ -136,7 +198,6 @@ fn master(node: &NodeStatus, report: &Value) -> Value {
                 ("votes", "")
             };
             json!({
-                "node": *node.node,
                 "state": state,
                 "why": why,
                 "version": *connection.version,
@@ -144,61 +205,29 @@ fn master(node: &NodeStatus, report: &Value) -> Value {
                 "clock_offset_us": connection.clock_offset_us,
                 "quarantine_ms": ms(connection.quarantine),
                 "owed_releases": node.owed_releases,
-                "remembers_ms": remembers,
             })
         }
+    };
+    object["node"] = (*node.node).into();
+    // Of a master that is away nothing is known of now.
+    if let (Ok(_), Some(examined)) = (&node.connection, examined) {
+        let mut masters = examined.report["masters"].as_array().into_iter().flatten();
+        let master = masters.find(|master| master["node"] == *node.node);
+        let remembers = master.and_then(|master| master["remembers_ms"].as_u64());
+        object["remembers_ms"] = remembers.map(|then| then + ms(examined.at.elapsed())).into();
     }
-}
-
-fn lock(name: &Inspection) -> Value {
-    let all = as_json(name);
-    let is_there = |state: &NodeState| !matches!(state, NodeState::Free | NodeState::Silent(_));
-    let (holds, abouts): (Vec<_>, Vec<_>) = name
-        .agreed
-        .iter()
-        .chain(&name.readers)
-        .map(|holder| {
-            (
-                json!({"holder": holder.to_string(), "hold": crate::report::hold_id(holder)}),
-                holder.about(),
-            )
-        })
-        .unzip();
-    let holders: Vec<String> = name
-        .agreed
-        .iter()
-        .chain(&name.readers)
-        .map(ToString::to_string)
-        .collect();
-    let left = name.nodes.iter().filter_map(|(_, state)| remaining(state)).max();
-    json!({
-        "name": name.name,
-        "state": State::of(name).word(),
-        "holders": holders.join(", "),
-        "holds": holds,
-        "about": abouts.into_iter().flatten().next(),
-        "age_ms": list::age(name).map(ms),
-        "expires_in_ms": left.map(ms),
-        "fence": all["fence"],
-        "on": name.nodes.iter().filter(|(_, state)| is_there(state)).count(),
-        "of": name.nodes.len(),
-        "waiting": name.waiting,
-        "first_waiting": all["first_waiting"],
-        "first_waits_ms": all["first_waits_ms"],
-    })
+    object
 }
 
 fn longest_waits(locks: &[Inspection]) -> Vec<Value> {
-    let mut waits: Vec<(&Inspection, Duration)> = locks
-        .iter()
-        .filter_map(|lock| Some((lock, lock.first_waits?)))
-        .collect();
-    waits.sort_by_key(|(_, waits)| Reverse(*waits));
-    let longest = waits.into_iter().take(LONGEST);
+    let waits = |lock: &Inspection| lock.first_waits.filter(|_| lock.first_waiting.is_some());
+    let mut longest: Vec<&Inspection> = locks.iter().filter(|lock| waits(lock).is_some()).collect();
+    longest.sort_by_key(|lock| Reverse(lock.first_waits));
+    let longest = longest.into_iter().take(LONGEST);
     longest
-        .map(|(lock, waits)| {
+        .map(|lock| {
             let waiter = lock.first_waiting.as_ref().map(ToString::to_string);
-            json!({"name": lock.name, "waiter": waiter, "waits_ms": ms(waits), "waiting": lock.waiting})
+            json!({"name": lock.name, "waiter": waiter, "waits_ms": waits(lock).map(ms), "waiting": lock.waiting})
         })
         .collect()
 }

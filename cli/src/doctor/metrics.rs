@@ -7,7 +7,7 @@ use multilock::Examination;
 
 use super::finding::Severity;
 use super::{Diagnosis, together};
-use crate::run::account::escaped;
+use crate::leave::escaped;
 
 /// Name, help, and the value of a master, if it is known.
 type Gauge = (&'static str, &'static str, fn(&Examination) -> Option<f64>);

@@ -21,7 +21,7 @@ use self::watch::{Watched, watch};
 use crate::args::{DoctorArgs, MastersArgs};
 use crate::exit::{self, Failure};
 use crate::inspect::print;
-use crate::run::account::put;
+use crate::leave::put;
 use crate::say::{LiveLine, Rough, Voice};
 
 /// Facts, and the findings in them.

@@ -1,16 +1,16 @@
 //! The outcome of `run` and `hold`, for programs: as JSON, and as metrics for a textfile collector.
 
 use std::fmt::Write;
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use multilock::{Mode, MultiLockGuard};
+use rustix::process::WaitStatus;
 use serde_json::json;
 use tokio::time::Instant;
 
 use crate::args::TakeArgs;
 use crate::exit::{self, End, Failure};
+use crate::leave::{escaped, put};
 use crate::report::{hold_id, ms};
 use crate::translation::translated;
 
@@ -19,8 +19,10 @@ use crate::translation::translated;
 pub(super) struct Account {
     pub(super) begun: Instant,
     granted: Option<Granted>,
+    /// Whether another held the lock, for as long as this command waited.
+    is_contended: bool,
     /// End of the program, if it has run.
-    program: Option<End>,
+    program: Option<WaitStatus>,
 }
 
 #[derive(Debug)]
@@ -38,6 +40,7 @@ impl Account {
         Self {
             begun: Instant::now(),
             granted: None,
+            is_contended: false,
             program: None,
         }
     }
@@ -52,8 +55,12 @@ impl Account {
         });
     }
 
-    pub(super) fn program_ended(&mut self, end: End) {
-        self.program = Some(end);
+    pub(super) fn contended(&mut self) {
+        self.is_contended = true;
+    }
+
+    pub(super) fn program_ended(&mut self, status: Option<WaitStatus>) {
+        self.program = status;
     }
 
     pub(super) fn hold_ended(&mut self) {
@@ -73,15 +80,16 @@ impl Account {
         Ok(())
     }
 
-    fn outcome(&self, args: &TakeArgs, result: &Result<End, Failure>) -> &'static str {
+    fn outcome(&self, result: &Result<End, Failure>) -> &'static str {
         match result {
             Ok(_) if self.granted.is_some() => "done",
             Ok(_) => "interrupted",
+            // Its exit code is free to choose.
+            Err(_) if self.is_contended => "contended",
             Err(failure) => match failure.code {
                 exit::LOST => "lost",
                 exit::NO_QUORUM => "unreachable",
                 exit::UNFIT => "unfit",
-                code if self.granted.is_none() && code == args.conflict_exit_code => "contended",
                 exit::USAGE => "invalid",
                 _ => "failed",
             },
@@ -102,12 +110,11 @@ impl Account {
     fn report(&self, args: &TakeArgs, result: &Result<End, Failure>) -> serde_json::Value {
         let (waited, held) = self.times();
         let granted = self.granted.as_ref();
-        let program = self.program.map(|end| match end {
-            End::Code(code) => json!({"code": code, "signal": null}),
-            End::Signal(signal) => json!({"code": null, "signal": signal.as_raw()}),
-        });
+        let program = self
+            .program
+            .map(|status| json!({"code": status.exit_status(), "signal": status.terminating_signal()}));
         json!({
-            "outcome": self.outcome(args, result),
+            "outcome": self.outcome(result),
             "names": *args.names,
             "ended_at": humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
             "waited_ms": ms(waited),
@@ -122,7 +129,7 @@ impl Account {
 
     fn metrics(&self, args: &TakeArgs, result: &Result<End, Failure>) -> String {
         let (waited, held) = self.times();
-        let outcome = self.outcome(args, result);
+        let outcome = self.outcome(result);
         let labels = format!("names=\"{}\"", escaped(&args.names.to_string()));
         let mut text = String::new();
         let mut gauge = |name: &str, help: &str, more: &str, value: f64| {
@@ -162,33 +169,4 @@ impl Account {
         }
         text
     }
-}
-
-/// Escapes a value of a label.
-pub(crate) fn escaped(value: &str) -> String {
-    value
-        .replace('\\', r"\\")
-        .replace('"', "\\\"")
-        .replace('\n', r"\n")
-}
-
-/// Puts a file in place in one step, so that nobody reads half of it.
-pub(crate) fn put(option: &str, file: &Path, text: &str) -> Result<(), Failure> {
-    let mut beside = file.as_os_str().to_owned();
-    beside.push(format!(".{}", std::process::id()));
-    let beside = PathBuf::from(beside);
-    // A device, a pipe or a link is written to, and not replaced by a file.
-    let is_other = fs::symlink_metadata(file).is_ok_and(|about| !about.is_file());
-    let put = if is_other {
-        fs::write(file, text)
-    } else {
-        fs::write(&beside, text).and_then(|()| fs::rename(&beside, file))
-    };
-    put.map_err(|error| {
-        let _ = fs::remove_file(&beside);
-        Failure::own(format_args!(
-            "{option}: {} cannot be written: {error}",
-            file.display()
-        ))
-    })
 }

@@ -38,6 +38,8 @@ pub(super) struct Ended {
     pub(super) end: End,
     /// Reason, if the child was made to end.
     pub(super) made_to: Option<Cow<'static, str>>,
+    /// Status of the program, if one has run.
+    pub(super) status: Option<WaitStatus>,
 }
 
 pub(super) async fn follow<M: Mode>(
@@ -86,6 +88,7 @@ pub(super) async fn follow<M: Mode>(
     Ok(Ended {
         end: status.map_or(End::Code(0), end),
         made_to,
+        status,
     })
 }
 

@@ -1,9 +1,13 @@
 //! `multilock hold`: the lock is held until stdin closes.
 
-use std::io::{self, Read};
+use std::future::pending;
+use std::io;
+use std::pin::pin;
 use std::thread;
 
 use multilock::{Mode, MultiLockGuard};
+use nix::sys::signal::{SigSet, Signal as Kind};
+use rustix::io::Errno;
 use rustix::process::Signal;
 use tokio::sync::oneshot;
 
@@ -14,22 +18,28 @@ use crate::args::TakeArgs;
 use crate::exit::{End, Failure};
 use crate::inspect::print;
 use crate::report::hold_id;
+use crate::say::Voice;
 
 /// Says on stdout that the lock is held, and waits for the end of stdin, a signal or the loss of the hold.
 pub(super) async fn until_input_ends<M: Mode>(
     args: &TakeArgs,
     guard: &MultiLockGuard<M>,
+    seat: Option<u32>,
     signals: &mut Signals,
+    voice: Voice,
 ) -> Result<Ended, Failure> {
     let (hold, token) = (hold_id(&guard.holder()), guard.fencing_token());
-    print(&format!("{}: held as {hold} under token {token}\n", args.names))?;
-    let input = end_of_input()?;
-    tokio::pin!(input);
+    let seat = seat.map_or(String::new(), |seat| format!(", in seat {seat}"));
+    print(&format!(
+        "{}: held as {hold} under token {token}{seat}\n",
+        args.names
+    ))?;
+    let mut input = pin!(end_of_input(voice));
     loop {
         let end = tokio::select! {
             biased;
             loss = guard.lost() => {
-                return Ok(Ended { end: End::Code(0), made_to: Some(outcome::lost(&loss)) });
+                return Ok(Ended { end: End::Code(0), made_to: Some(outcome::lost(&loss)), status: None });
             }
             signal = signals.next() => match signal {
                 Signal::TSTP => {
@@ -38,25 +48,48 @@ pub(super) async fn until_input_ends<M: Mode>(
                 }
                 signal => End::Signal(signal),
             },
-            _ = &mut input => End::Code(0),
+            () = &mut input => End::Code(0),
         };
-        return Ok(Ended { end, made_to: None });
+        return Ok(Ended {
+            end,
+            made_to: None,
+            status: None,
+        });
     }
 }
 
-/// Resolves when stdin has ended. The thread that reads it may outlive the wait, and ends with the process.
-fn end_of_input() -> io::Result<oneshot::Receiver<()>> {
+/// Resolves when stdin has ended. If it cannot be read, a signal has to end the hold.
+async fn end_of_input(voice: Voice) {
+    let error = match input_thread() {
+        Ok(read) => match read.await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error,
+            Err(_) => io::ErrorKind::UnexpectedEof.into(),
+        },
+        Err(error) => error,
+    };
+    voice.warn(format_args!(
+        "stdin cannot be read ({error}): the lock is held until a signal comes"
+    ));
+    pending::<()>().await;
+}
+
+/// Reads stdin in a thread, which may outlive the wait, and ends with the process.
+fn input_thread() -> io::Result<oneshot::Receiver<io::Result<()>>> {
     let (ended, end) = oneshot::channel();
     let read = move || {
-        let (mut input, mut some) = (io::stdin().lock(), [0; 4096]);
-        loop {
-            match input.read(&mut some) {
-                Ok(0) => break,
-                Err(error) if error.kind() != io::ErrorKind::Interrupted => break,
+        // In the background of a terminal a read is an error then, and does not stop this process: it has to renew.
+        let _ = SigSet::from_iter([Kind::SIGTTIN]).thread_block();
+        let mut some = [0; 4096];
+        let result = loop {
+            // Not by the standard library, for which a stdin that is not open for reading has ended.
+            match rustix::io::read(rustix::stdio::stdin(), &mut some) {
+                Ok(0) => break Ok(()),
+                Err(error) if error != Errno::INTR => break Err(error.into()),
                 _ => {}
             }
-        }
-        let _ = ended.send(());
+        };
+        let _ = ended.send(result);
     };
     thread::Builder::new().name("stdin".to_owned()).spawn(read)?;
     Ok(end)

@@ -1,7 +1,7 @@
 //! `multilock run`: a program that runs while a lock is held, and ends with the hold at the latest. `multilock hold`: no program,
 //! but stdin.
 
-pub(crate) mod account;
+mod account;
 mod child;
 mod follow;
 mod hold;
@@ -30,6 +30,7 @@ use self::wait::{show_that_masters_are_missing, show_who_holds};
 use crate::args::{HoldArgs, MastersArgs, RunArgs, TakeArgs};
 use crate::connect::{Patience, connect};
 use crate::exit::{self, End, Failure};
+use crate::password_file;
 use crate::report::hold_id;
 use crate::say::{Rough, Voice};
 
@@ -45,16 +46,13 @@ enum Waited<T> {
 /// Work that is done under the lock.
 #[derive(Clone, Copy)]
 enum Work<'a> {
-    /// A program; it is asked to end this long before the end of the hold.
-    Program(&'a RunArgs, Duration),
+    Program(&'a RunArgs),
     /// Nothing, until stdin ends.
     Input,
 }
 
 pub(crate) async fn run(args: &RunArgs, masters: &MastersArgs, voice: Voice) -> Result<End, Failure> {
-    check_shell(args)?;
-    let notice = notice(args, masters)?;
-    take(&args.take, masters, Work::Program(args, notice), voice).await
+    take(&args.take, masters, Work::Program(args), voice).await
 }
 
 pub(crate) async fn hold(args: &HoldArgs, masters: &MastersArgs, voice: Voice) -> Result<End, Failure> {
@@ -79,6 +77,14 @@ async fn connect_and_take(
     account: &mut Account,
     voice: Voice,
 ) -> Result<End, Failure> {
+    password_file::check()?;
+    let notice = match work {
+        Work::Program(run) => {
+            check_shell(run)?;
+            notice(run, masters)?
+        }
+        Work::Input => Duration::ZERO,
+    };
     let mut signals = Signals::listen()?;
     let begun = account.begun;
     let patience = match (args.try_only, args.wait) {
@@ -87,7 +93,7 @@ async fn connect_and_take(
         (false, None) => Patience::Endless,
     };
     let mut builder = masters.builder()?;
-    if let (Work::Program(run, _), None) = (work, env::var_os("MULTILOCK_CLIENT_LABEL")) {
+    if let (Work::Program(run), None) = (work, env::var_os("MULTILOCK_CLIENT_LABEL")) {
         builder = builder.client_label(label_of(run));
     }
     if let Some(lease) = args.lease {
@@ -104,7 +110,7 @@ async fn connect_and_take(
         Waited::Done(connected) => connected?,
         Waited::Interrupted(signal) => return Ok(End::Signal(signal)),
     };
-    let end = with_masters(args, &masters, work, account, &mut signals, voice).await;
+    let end = with_masters(args, &masters, (work, notice), account, &mut signals, voice).await;
     // Messages that are still on their way reach the masters.
     masters.close(Closing::Release).await;
     end
@@ -181,7 +187,7 @@ async fn interruptible<T>(signals: &mut Signals, work: impl Future<Output = T>) 
 async fn with_masters(
     args: &TakeArgs,
     masters: &Masters,
-    work: Work<'_>,
+    work: (Work<'_>, Duration),
     account: &mut Account,
     signals: &mut Signals,
     voice: Voice,
@@ -216,12 +222,12 @@ async fn with_masters(
     }
 }
 
-/// Does the work under a lock. `seat` tells the seat of a permit.
+/// Does the work under a lock. `seat` tells the seat of a permit. A program is asked to end `notice` before the end of the hold.
 async fn under<M: Mode>(
     args: &TakeArgs,
     lock: MultiLock<M>,
     seat: impl Fn(&MultiLockGuard<M>) -> Option<u32>,
-    work: Work<'_>,
+    (work, notice): (Work<'_>, Duration),
     account: &mut Account,
     signals: &mut Signals,
     voice: Voice,
@@ -230,7 +236,7 @@ async fn under<M: Mode>(
     let lock = with_options(lock, args, begun);
     let guard = match interruptible(signals, acquire(args, &lock, begun, voice)).await {
         Waited::Done(Ok(guard)) => guard,
-        Waited::Done(Err(error)) => return refused(args, error),
+        Waited::Done(Err(error)) => return refused(args, account, error),
         Waited::Interrupted(signal) => return Ok(End::Signal(signal)),
     };
     voice.detail(format_args!(
@@ -244,7 +250,7 @@ async fn under<M: Mode>(
     let seat = seat(&guard);
     account.granted(&guard, seat);
     let ended = match work {
-        Work::Program(args, notice) => {
+        Work::Program(args) => {
             let child = match Child::start(args, &guard, seat) {
                 Ok(child) => child,
                 Err(failure) => {
@@ -255,10 +261,10 @@ async fn under<M: Mode>(
                 }
             };
             let ended = follow(&guard, child, notice, signals, voice).await?;
-            account.program_ended(ended.end);
+            account.program_ended(ended.status);
             ended
         }
-        Work::Input => hold::until_input_ends(args, &guard, signals).await?,
+        Work::Input => hold::until_input_ends(args, &guard, seat, signals, voice).await?,
     };
     let end = give_back(args, guard, &ended, work, voice).await;
     account.hold_ended();
@@ -297,9 +303,10 @@ async fn acquire<M: Mode>(
     }
 }
 
-fn refused(args: &TakeArgs, error: LockError) -> Result<End, Failure> {
+fn refused(args: &TakeArgs, account: &mut Account, error: LockError) -> Result<End, Failure> {
     let mut failure = Failure::from(error);
     if failure.code == exit::HELD {
+        account.contended();
         failure.code = args.conflict_exit_code;
     }
     Err(failure)
@@ -316,7 +323,7 @@ async fn give_back<M: Mode>(
     let unlocked = guard.unlock().await;
     if let Some(reason) = &ended.made_to {
         let message = match work {
-            Work::Program(..) => format!("{reason}; the program was made to end"),
+            Work::Program(_) => format!("{reason}; the program was made to end"),
             Work::Input => reason.to_string(),
         };
         return Err(Failure::new(exit::LOST, message));
@@ -327,7 +334,7 @@ async fn give_back<M: Mode>(
         Err(UnlockError::WasLost { votes }) => {
             voice.detail(format_args!("the masters answered to the release: {votes}"));
             let message = match work {
-                Work::Program(..) => format!("{FOUND_LOST} ({})", ended.end),
+                Work::Program(_) => format!("{FOUND_LOST} ({})", ended.end),
                 Work::Input => FOUND_LOST.to_owned(),
             };
             return Err(Failure::new(exit::LOST, message));

@@ -163,7 +163,7 @@ async fn the_page_shows_locks_masters_and_takes_locks_away() {
             texts.len() == 1 && texts[0].contains("waits for ledger:2026-05")
         })
         .await;
-    let names = browser.texts("#locks td:first-child").await;
+    let names = browser.texts("#locks th").await;
     assert!(names.contains(&markup.to_owned()), "a name is text: {names:?}");
     assert_eq!(browser.client.title().await.expect("a title"), "multilock");
     assert!(browser.texts("#locks img").await.is_empty());
@@ -189,7 +189,7 @@ async fn the_page_shows_locks_masters_and_takes_locks_away() {
     let search = browser.client.find(Locator::Css("#text")).await.expect("a field");
     search.send_keys("INVOICE").await.expect("keys");
     browser
-        .until("two are found", "#locks td:first-child", |texts| {
+        .until("two are found", "#locks th", |texts| {
             texts == ["invoice:17", "invoice:18"]
         })
         .await;

@@ -76,6 +76,34 @@ async fn a_hold_that_is_taken_away_ends_the_command() {
     assert!(!ended.stderr.contains("program"), "there is none: {ended:?}");
 }
 
+/// As under nohup: there is no end of stdin that anybody could wait for.
+#[tokio::test]
+async fn a_stdin_that_cannot_be_read_ends_nothing() {
+    let servers = three(ARGS).await;
+    let witness = Witness::new();
+    let mut command = multilock(&urls(&servers));
+    let unreadable = std::fs::File::create(witness.file("stdin")).expect("a file");
+    let child = command
+        .args(["hold", "a", "--seats", "2"])
+        .stdin(unreadable)
+        .spawn()
+        .expect("the command");
+    until("it is held", async || {
+        let mut command = multilock(&urls(&servers));
+        let seats = command
+            .args(["inspect", "a", "--seats", "2"])
+            .spawn()
+            .expect("the command");
+        said(seats).await.stdout.contains("held by ")
+    })
+    .await;
+    signal(&child, Signal::TERM);
+    let ended = said(child).await;
+    assert_eq!(ended.signal, Some(15), "{ended:?}");
+    assert!(ended.stderr.contains("stdin cannot be read"), "{ended:?}");
+    assert!(ended.stdout.contains(", in seat "), "{ended:?}");
+}
+
 /// Report and metrics of a run with these arguments.
 async fn account(servers: &[Server], witness: &Witness, args: &[&str]) -> (Said, Value, String) {
     let (report, textfile) = (witness.file("report.json"), witness.file("run.prom"));
@@ -121,8 +149,15 @@ async fn the_outcome_is_left_in_files() {
         metrics.contains("multilock_run_success{names=\"a\"} 0\n"),
         "{metrics}"
     );
+    let (_, report, _) = account(&servers, &witness, &["a", "-c", "--", "kill -9 $$"]).await;
+    assert_eq!(
+        (&report["program"]["signal"], &report["program"]["code"]),
+        (&9.into(), &Value::Null)
+    );
     let masters = connect(urls(&servers)).await;
     let guard = held_everywhere(&masters.red_lock("a")).await;
+    let (ended, report, _) = account(&servers, &witness, &["a", "-n", "-E", "69", "--", "true"]).await;
+    assert_eq!((ended.code, &report["outcome"]), (Some(69), &"contended".into()));
     let (ended, report, metrics) = account(&servers, &witness, &["a", "-n", "--", "true"]).await;
     assert_eq!((ended.code, &report["outcome"]), (Some(75), &"contended".into()));
     assert!(

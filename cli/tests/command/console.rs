@@ -86,8 +86,8 @@ impl Console {
     }
 
     /// Somebody who looks, and reads what comes.
-    async fn viewer(&self, text: &str) -> Viewer {
-        let stream = self.send("GET", &format!("/events?text={text}"), &[], "").await;
+    async fn viewer(&self, query: &str) -> Viewer {
+        let stream = self.send("GET", &format!("/events?{query}"), &[], "").await;
         Viewer(BufReader::new(stream).lines())
     }
 }
@@ -152,7 +152,7 @@ async fn the_page_shows_masters_locks_and_findings() {
         ("%3Cimg", 1),
         ("nothing", 0),
     ] {
-        let seen = console.viewer(text).await.snapshot().await;
+        let seen = console.viewer(&format!("text={text}")).await.snapshot().await;
         let locks = seen["locks"].as_array().map(Vec::len);
         assert_eq!((&seen["found"], locks), (&found.into(), Some(found)), "{text}");
     }
@@ -166,6 +166,33 @@ async fn the_page_shows_masters_locks_and_findings() {
         findings.iter().any(|finding| finding["code"] == "append_only"),
         "{findings:?}"
     );
+}
+
+#[tokio::test]
+async fn locks_come_in_the_order_that_is_asked_for() {
+    let servers = three(ARGS).await;
+    let (masters, other) = (connect(urls(&servers)).await, connect(urls(&servers)).await);
+    let mut guards = Vec::new();
+    for name in ["b", "a", "c"] {
+        guards.push(held_everywhere(&masters.red_lock(name)).await);
+    }
+    let waiting = tokio::spawn(async move { other.red_lock("c").lock().await.map(drop) });
+    let console = console(&servers, &[]).await;
+    let mut viewer = console.viewer("").await;
+    viewer.until(|seen| seen["locks"][0]["waiting"] == 1).await;
+    for (order, names) in [
+        ("waiting", ["c", "a", "b"]),
+        ("name", ["a", "b", "c"]),
+        ("age", ["b", "a", "c"]),
+    ] {
+        let seen = console.viewer(&format!("order={order}")).await.snapshot().await;
+        let seen: Vec<&str> = (0..3)
+            .filter_map(|at| seen["locks"][at]["name"].as_str())
+            .collect();
+        assert_eq!(seen, names, "{order}");
+    }
+    drop(guards);
+    waiting.await.expect("no panic").expect("granted");
 }
 
 #[tokio::test]
@@ -201,6 +228,13 @@ async fn other_sites_get_nothing() {
     );
     let own = [("Origin", url.as_str())];
     assert_eq!(console.ask("POST", "/force", &own, "no JSON").await.status, 400);
+    let image = [("Sec-Fetch-Site", "cross-site")];
+    assert_eq!(
+        console.get("/events", &image).await.status,
+        403,
+        "an image of another site"
+    );
+    assert_eq!(console.get("/", &image).await.status, 200, "a link");
     let page = console.get("/", &own).await;
     for header in [
         "content-security-policy: default-src 'none'",
@@ -244,7 +278,7 @@ async fn a_token_opens_the_page() {
         .await;
     assert_eq!(answer.status, 303);
     assert!(
-        answer.text.contains("HttpOnly; SameSite=Strict"),
+        answer.text.contains("HttpOnly; SameSite=Lax; Path=/\r\n"),
         "{}",
         answer.text
     );

@@ -20,14 +20,20 @@ pub(crate) struct Console {
 }
 
 impl Console {
-    /// Starts it on a free port. `None` if the command was not built beside this program (`cargo build -p multilock-cli`).
-    pub(crate) async fn start(urls: &[String]) -> Result<Option<Self>> {
+    /// Starts it on a free port. The demo goes on without it, as where the command was not built beside this program
+    /// (`cargo build -p multilock-cli`).
+    pub(crate) async fn start(urls: &[String]) -> Option<Self> {
+        Self::try_start(urls).await.ok()
+    }
+
+    async fn try_start(urls: &[String]) -> Result<Self> {
         let program = std::env::current_exe().context("the demo's own program")?;
         let program = program.with_file_name("multilock");
-        if !program.exists() {
-            return Ok(None);
+        let mut command = Command::new(program);
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("MULTILOCK_")) {
+            command.env_remove(name);
         }
-        let mut process = Command::new(program)
+        let mut process = command
             .args(["console", "--listen", "127.0.0.1:0"])
             .env("MULTILOCK_QUARANTINE", "off")
             .env("MULTILOCK_NODES", urls.join(","))
@@ -41,9 +47,9 @@ impl Console {
         let mut lines = BufReader::new(output).lines();
         let line = timeout(STARTS_WITHIN, lines.next_line()).await;
         let line = line.context("the console did not start in time")??;
-        Ok(Some(Self {
+        Ok(Self {
             line: line.context("the console has ended")?,
             _process: process,
-        }))
+        })
     }
 }

@@ -97,7 +97,7 @@ async fn play(options: &Options) -> Result<()> {
         prefix: prefix.clone(),
         break_lock: options.break_lock,
     });
-    let console = Console::start(&urls).await?;
+    let console = Console::start(&urls).await;
     let crew = Crew::start(duties, &urls, LEASE)?;
     let mut stage = Stage {
         begun,

@@ -20,17 +20,34 @@ function duration(ms) {
   return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 
+// Parts that are drawn anew only when they have changed, so that focus and selection stay.
+const drawn = {};
+
+function isNew(part, value) {
+  const text = JSON.stringify(value);
+  const changed = drawn[part] !== text;
+  drawn[part] = text;
+  return changed;
+}
+
+function setText(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
 function showReady(ready) {
   const pill = ({ policy, in_ms: wait }) => {
     if (wait === 0) return element("span", `${policy} ready`, { className: "good" });
     const text = wait === null ? `${policy} not available` : `${policy} ready in ${duration(wait)}`;
     return element("span", text, { className: wait === null ? "bad" : "warn" });
   };
-  // Announced only when it changes, and not with each second that is left.
-  const said = ready.map(({ policy, in_ms: wait }) => policy + (wait === null ? "no" : wait > 0)).join();
-  if (byId("ready").dataset.said === said && !said.includes("true")) return;
-  byId("ready").dataset.said = said;
   byId("ready").replaceChildren(...ready.map(pill));
+  // Announced only when it changes, and not with each second that is left.
+  const word = (wait) => (wait === null ? "not available" : wait > 0 ? "in quarantine" : "ready");
+  announce("ready", ready.map(({ policy, in_ms: wait }) => `${policy} ${word(wait)}`).join(", "));
+}
+
+function announce(what, text) {
+  if (isNew(`said ${what}`, text)) byId("said").textContent = text;
 }
 
 const MASTER_STATES = {
@@ -59,7 +76,11 @@ function masterCard(master) {
 }
 
 function showFindings(findings) {
-  if (!findings) return;
+  if (!isNew("findings", findings)) return;
+  if (!findings) {
+    byId("findings").replaceChildren(element("li", "The masters are being examined…", { className: "quiet" }));
+    return;
+  }
   const entry = ({ severity, node, seen, remedy, page }) => {
     const item = element("li");
     item.append(element("b", severity, { className: severity === "error" ? "bad" : "warn" }));
@@ -95,89 +116,117 @@ function showLongest(longest) {
   }));
 }
 
-function lockRow(lock) {
+const COLUMNS = ["Name", "State", "Holder", "Since", "Expires in", "Token", "Masters", "Waiting"];
+const rows = new Map();
+
+function newRow(name) {
   const row = element("tr");
-  row.dataset.name = lock.name;
-  const cell = (label, text, small) => {
-    const made = element("td");
-    made.dataset.label = label;
-    made.append(element("span", text));
-    if (small) made.append(element("small", small));
-    row.append(made);
-    return made;
-  };
-  cell("Name", lock.name);
-  cell("State", lock.state);
-  const holder = cell("Holder", lock.holders, lock.about);
-  cell("Since", duration(lock.age_ms));
-  cell("Expires in", duration(lock.expires_in_ms));
-  cell("Token", lock.fence === null ? "" : String(lock.fence));
-  cell("Masters", `${lock.on} of ${lock.of}`);
-  cell("Waiting", String(lock.waiting), lock.waiting ? `${lock.first_waiting} for ${duration(lock.first_waits_ms)}` : "");
-  if (mayForce) {
-    for (const { holder: label, hold } of lock.holds) {
-      const button = element("button", "Take away…", { type: "button" });
-      button.setAttribute("aria-label", `Take ${lock.name} away from ${label}`);
-      button.addEventListener("click", () => askForce(lock.name, label, hold));
-      holder.append(button);
-    }
+  row.dataset.name = name;
+  row.setAttribute("role", "row");
+  for (const label of COLUMNS) {
+    const cell = element(label === "Name" ? "th" : "td");
+    if (label === "Name") cell.scope = "row";
+    cell.setAttribute("role", label === "Name" ? "rowheader" : "cell");
+    cell.dataset.label = label;
+    cell.append(element("span"), element("small"));
+    row.append(cell);
   }
   return row;
 }
 
-const ORDERS = {
-  waiting: (one, other) => other.waiting - one.waiting || (other.first_waits_ms ?? 0) - (one.first_waits_ms ?? 0),
-  name: (one, other) => (one.name < other.name ? -1 : 1),
-  age: (one, other) => (other.age_ms ?? -1) - (one.age_ms ?? -1),
-};
+function fill(row, lock) {
+  const waiter = lock.waiting ? `${lock.first_waiting} for ${duration(lock.first_waits_ms)}` : "";
+  const texts = [
+    [lock.name], [lock.state], [lock.holders, lock.about], [duration(lock.age_ms)], [duration(lock.expires_in_ms)],
+    [lock.fence === null ? "" : String(lock.fence)], [`${lock.on} of ${lock.of}`], [String(lock.waiting), waiter],
+  ];
+  texts.forEach(([text, small = ""], at) => {
+    const [span, note] = row.cells[at].children;
+    setText(span, text);
+    setText(note, small);
+    note.hidden = !small;
+  });
+  const holds = JSON.stringify(lock.holds);
+  if (!mayForce || row.dataset.holds === holds) return;
+  row.dataset.holds = holds;
+  row.cells[2].querySelectorAll("button").forEach((button) => button.remove());
+  for (const { holder: label, hold } of lock.holds) {
+    const button = element("button", "Take away…", { type: "button" });
+    button.setAttribute("aria-label", `Take ${lock.name} away from ${label}`);
+    button.addEventListener("click", () => askForce(lock.name, label, hold));
+    row.cells[2].append(button);
+  }
+}
 
-let latest = null;
-
-function showLocks() {
-  const { locks, found, total } = latest;
-  const sorted = [...locks].sort(ORDERS[byId("order").value]);
-  // A table that is drawn anew takes the focus from its buttons.
-  const focused = document.activeElement?.getAttribute("aria-label");
-  byId("locks").replaceChildren(...sorted.map(lockRow));
-  if (focused) document.querySelector(`#locks [aria-label="${CSS.escape(focused)}"]`)?.focus();
-  // Too few masters told what they have.
-  const isKnown = !latest.error;
-  byId("none").hidden = isKnown && total > 0;
-  byId("none").textContent = isKnown ? "No lock is held or waited for." : "It is not known which locks are held.";
-  const shown = locks.length < found ? `${locks.length} of ${found} shown, ${total} in all` : `${found} of ${total}`;
-  if (byId("count").textContent !== shown) byId("count").textContent = shown;
+function showLocks({ locks, found, total, error }) {
+  const body = byId("locks");
+  const names = new Set(locks.map(({ name }) => name));
+  for (const [name, row] of rows) {
+    if (!names.has(name)) {
+      row.remove();
+      rows.delete(name);
+    }
+  }
+  locks.forEach((lock, at) => {
+    if (!rows.has(lock.name)) rows.set(lock.name, newRow(lock.name));
+    const row = rows.get(lock.name);
+    fill(row, lock);
+    if (body.rows[at] !== row) body.insertBefore(row, body.rows[at] ?? null);
+  });
+  // With an error too few masters told what they have.
+  byId("none").hidden = !error && total > 0;
+  setText(byId("none"), error ? "It is not known which locks are held." : "No lock is held or waited for.");
+  setText(byId("count"), locks.length < found ? `${locks.length} of ${found} shown, ${total} in all` : `${found} of ${total}`);
+  if (byId("text").value) announce("found", `${found} locks found`);
 }
 
 function show(snapshot) {
-  latest = snapshot;
-  byId("age").textContent = new Date(snapshot.at).toLocaleTimeString();
-  byId("error").hidden = !snapshot.error;
-  byId("error").textContent = snapshot.error ?? "";
-  showReady(snapshot.ready);
-  byId("masters").replaceChildren(...snapshot.masters.map(masterCard));
+  heardAt = Date.now();
+  setText(byId("age"), new Date(snapshot.at).toLocaleTimeString());
+  trouble(snapshot.error ?? "");
+  if (isNew("ready", snapshot.ready)) showReady(snapshot.ready);
+  if (isNew("masters", snapshot.masters)) byId("masters").replaceChildren(...snapshot.masters.map(masterCard));
   showFindings(snapshot.findings);
   drawCurve("held", snapshot.curves.held, 0);
   drawCurve("waiting", snapshot.curves.waiting, 0);
   drawCurve("grants", snapshot.curves.grants, 1);
   showLongest(snapshot.longest);
-  showLocks();
+  showLocks(snapshot);
+}
+
+function trouble(text) {
+  byId("error").hidden = !text;
+  setText(byId("error"), text);
 }
 
 let source = null;
+let heardAt = Date.now();
 
 function listen() {
   source?.close();
-  source = new EventSource(`/events?text=${encodeURIComponent(byId("text").value)}`);
+  const asked = new URLSearchParams({ text: byId("text").value, order: byId("order").value });
+  source = new EventSource(`/events?${asked}`);
   source.addEventListener("message", ({ data }) => show(JSON.parse(data)));
-  source.addEventListener("error", () => { byId("age").textContent = "the console does not answer"; });
+  // A browser gives up after an answer that is none, such as that of a proxy. A new token is asked for by the page.
+  source.addEventListener("error", () => {
+    if (source.readyState !== EventSource.CLOSED || document.hidden) return;
+    fetch("/page.js").then(({ status }) => status === 401 && location.reload()).catch(() => {});
+    setTimeout(listen, 3000);
+  });
 }
+
+// A look at very many locks takes some seconds.
+setInterval(() => {
+  const silent = Date.now() - heardAt;
+  if (!document.hidden && silent > 20_000) trouble(`Nothing was heard for ${duration(silent)}: what is shown may be old.`);
+}, 5000);
 
 let typing = 0;
 byId("text").addEventListener("input", () => {
   clearTimeout(typing);
   typing = setTimeout(listen, 250);
 });
-byId("order").addEventListener("change", () => latest && showLocks());
+byId("order").addEventListener("change", listen);
 // Nobody looks at a hidden page, so the masters are not asked for it.
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) source?.close();
@@ -185,15 +234,19 @@ document.addEventListener("visibilitychange", () => {
 });
 
 let asked = null;
+let opener = null;
 
 function askForce(name, label, hold) {
   asked = { name, hold };
+  opener = document.activeElement;
   byId("force-name").textContent = name;
   byId("force-holder").textContent = label;
   byId("force-said").hidden = true;
   byId("force-reason").value = "";
   byId("force").showModal();
 }
+
+byId("force").addEventListener("close", () => (opener?.isConnected ? opener : byId("text")).focus());
 
 byId("force-yes").addEventListener("click", async (event) => {
   event.preventDefault();
@@ -208,4 +261,4 @@ byId("force-yes").addEventListener("click", async (event) => {
   byId("force-said").hidden = false;
 });
 
-listen();
+if (!document.hidden) listen();
