@@ -43,7 +43,10 @@ local function first_of(queue, readers_queue)
     local head = redis.pcall('zrange', one, 0, 0, 'withscores')
     if head[1] and (not ticket or tonumber(head[2]) < ticket) then first, ticket = head[1], tonumber(head[2]) end
   end
-  return first and {first, label_of(first), ticket} or ''
+  if not first then return '' end
+  -- A waiter is written <client>:<number>:<ms>.
+  local field = string.match(first, '^(.*:%d+%l?):%d+$') or first
+  return {field, label_of(field), ticket}
 end
 
 for i = 1, #KEYS, 5 do

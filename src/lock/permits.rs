@@ -17,7 +17,8 @@ impl Masters {
     ///
     /// - Each permit is one of the seats 1 to `permits`, and nobody else has that seat:
     ///   [`seat`](MultiLockGuard::seat) tells its number. A seat is a name of its own, `name:seat:1` for the first, with a
-    ///   lock as of any other name: it is renewed, lost and fenced alike. Lock no such name otherwise.
+    ///   lock as of any other name: it is renewed, lost and fenced alike. Waiters are in the queue of `name:seat`. Lock no
+    ///   such name otherwise; a lock of `name` itself is another one.
     /// - Waiters are served in order of arrival, over all processes.
     /// - All clients have to agree on the number. While somebody holds a permit or waits for one, a client with another
     ///   number gets [`LockError::Misconfigured`](crate::LockError::Misconfigured), which says both numbers. So

@@ -2,7 +2,7 @@
 
 use futures::TryStreamExt;
 use multilock::sim::Cluster;
-use multilock::{Inspection, LockError, Masters, NodeState};
+use multilock::{Inspection, LockError, Masters, NodeState, Quarantine};
 use tokio::time::sleep;
 
 use crate::support::{connect, connect_by_default, ms, settle};
@@ -26,10 +26,11 @@ async fn names(masters: &Masters, pattern: &str) -> Vec<String> {
 #[tokio::test(start_paused = true)]
 async fn what_is_held_or_waited_for_is_listed_and_nothing_else() {
     let cluster = Cluster::new(3);
-    let (here, there) = (
-        connect_by_default(&cluster).await,
-        connect_by_default(&cluster).await,
-    );
+    let here = connect_by_default(&cluster).await;
+    let labelled = Masters::builder()
+        .client_label("waiting@there")
+        .quarantine(Quarantine::Off);
+    let there = cluster.connect(labelled).await.expect("connects");
     let plain = here.red_lock("plain").lock().await.expect("free");
     let read = here.red_lock("read").read().lock().await.expect("free");
     let written = here.red_lock("written").write().lock().await.expect("free");
@@ -70,7 +71,8 @@ async fn what_is_held_or_waited_for_is_listed_and_nothing_else() {
     assert!(matches!(of("written").nodes[0].1, NodeState::Write { .. }));
     for name in ["plain", "{eu}:a"] {
         assert_eq!(of(name).waiting, 1, "{name}");
-        assert!(of(name).first_waiting.is_some(), "{name}");
+        let first = of(name).first_waiting.as_ref().expect("a waiter");
+        assert_eq!(first.client_label(), Some("waiting@there"), "{name}");
         let waits = of(name).first_waits.expect("a waiter");
         assert!((ms(700)..ms(1500)).contains(&waits), "{waits:?}");
     }
