@@ -27,8 +27,9 @@ end
 -- Fields and readers of a hash; nothing if there are too many.
 local function texts_of(key, its_readers)
   if redis.call('hlen', key) > 1024 then return {} end
-  local texts = redis.call('hgetall', key)
-  if redis.call('hexists', key, 'multilock') == 0 then return texts end
+  local texts, is_read = redis.call('hgetall', key), false
+  for i = 1, #texts, 2 do is_read = is_read or texts[i] == 'multilock' end
+  if not is_read then return texts end
   -- pcall: a key of another type has no readers.
   local readers = redis.pcall('zrangebyscore', its_readers, now, '+inf', 'withscores', 'limit', 0, 8193)
   if #readers > 2 * 8192 then return {} end
@@ -51,11 +52,11 @@ end
 
 for i = 1, #KEYS, 5 do
   local key, queue, readers_queue, its_readers, fence = unpack(KEYS, i, i + 4)
-  local kind, to_read = redis.call('type', key)['ok'], waiters(readers_queue)
+  local kind, alone, to_read = redis.call('type', key)['ok'], waiters(queue), waiters(readers_queue)
   -- pcall: a fence of another type is none.
   local token = redis.pcall('get', fence)
-  local report = {kind, redis.call('pttl', key), waiters(queue) + to_read, to_read,
-    type(token) == 'string' and token or '', first_of(queue, readers_queue), last_force(fence) or ''}
+  local report = {kind, redis.call('pttl', key), alone + to_read, to_read, type(token) == 'string' and token or '',
+    alone + to_read > 0 and first_of(queue, readers_queue) or '', last_force(fence) or ''}
   if kind == 'hash' then
     local texts = texts_of(key, its_readers)
     for j = 1, #texts, 2 do
