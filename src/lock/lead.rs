@@ -22,9 +22,9 @@ impl MultiLock {
     ///
     /// Waits for the lock as [`lock`](Self::lock) does, and calls the body with the [`Leadership`] of the
     /// term. While the body runs, the lock is renewed. The body may be called for many terms:
-    /// - The hold is lost: the body is dropped at its next await, and the candidate stands again.
+    /// - The hold is lost: the body is dropped at its next await, and the candidate campaigns again.
     /// - [`Leadership::step_down`] is called: the body has the [`grace`](Self::grace) period to come to its
-    ///   end, and is dropped otherwise. If it is dropped, the lock is given up, and the candidate stands again
+    ///   end, and is dropped otherwise. If it is dropped, the lock is given up, and the candidate campaigns again
     ///   behind everybody who waits by then.
     /// - The body ends: the lock is given up, and its output is returned. An error is such an output, too.
     ///

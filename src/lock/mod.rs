@@ -243,7 +243,7 @@ impl MultiLock {
     ///
     /// The names are released
     /// - at once if another client waits for them in [`lock`](Self::lock), or this client wants them with other options,
-    /// - once a connection to a master was made anew: the message that somebody waits may have been lost with the old one,
+    /// - once a connection to a master was made again: the message that somebody waits may have been lost with the old one,
     /// - after a third of the lease if they were not used meanwhile,
     /// - once they have stayed for two leases, so that the masters are asked again now and then,
     /// - if more than [`max_idle`](crate::MastersBuilder::max_idle) other names of the client were used since.
