@@ -54,7 +54,7 @@ impl MultiLock {
     ///
     /// Work that the body has spawned goes on when the term ends, unless it takes the
     /// [`cancellation_token`](Leadership::cancellation_token). The future of the body cannot borrow from the
-    /// closure, which is called again for the next term: write `async |leadership|` without `move`, or clone
+    /// closure, which is called again for the next term. Write `async |leadership|` without `move`, or clone
     /// in the closure what an `async move` block takes.
     ///
     /// The candidacy survives masters that are out of reach, in quarantine, misconfigured or without a

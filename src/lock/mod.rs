@@ -655,8 +655,8 @@ impl<M: Mode> MultiLock<M> {
     /// Takes the names away from chosen holders alone: by the label of their client
     /// ([`Holder::client_label`]) or by the hold ([`Holder::redacted_owner`]).
     ///
-    /// Other holders are left alone. So is a hold that begins after the look, also one of the same client:
-    /// each grant has an owner field of its own, and the deleting script compares it on every master. A hold
+    /// Other holders are left alone. So is a hold that begins after the look, also one of the same client.
+    /// Each grant has an owner field of its own, and the deleting script compares it on every master. A hold
     /// that was handed on inside a process has the field of the hold before it. Otherwise as
     /// [`force_release`](Self::force_release).
     ///
