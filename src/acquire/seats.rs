@@ -20,7 +20,7 @@ const IN_A_ROW: usize = 4;
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Asks for a seat: the one that most masters have named to the waiter, else one that this client has given up, else any.
-/// Where masters refuse it and name others, asks for the one that most of them name.
+/// If masters refuse it and name others, asks for the one that most of them name.
 pub(super) async fn attempt_one(
     request: &AcquireRequest,
     permits: u8,

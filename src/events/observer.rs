@@ -105,7 +105,7 @@ pub(crate) trait EventObserver {
     /// Its answer came to this vote, if it is one.
     fn voted(&self, op: Op, vote: Option<VoteKind>) {}
 
-    /// So many releases are owed to it.
+    /// Number of releases that are owed to it.
     fn owed(&self, releases: usize) {}
 
     /// Values that change by themselves, while the master is connected.

@@ -12,7 +12,7 @@ use super::{EventObserver, Events, TARGET};
 pub(crate) struct RoundTrace {
     op: Op,
     timed: TimedSpan,
-    /// So many masters have to assent, and so many said so, of 64 at the most.
+    /// Number of masters that have to assent, and number of those that did, of 64 at the most.
     needed: u8,
     granted: u8,
     refused: u8,
@@ -44,7 +44,7 @@ impl RoundTrace {
         self.op
     }
 
-    /// So many masters have to assent.
+    /// Number of masters that have to assent.
     pub(crate) fn needs(&mut self, needed: usize) {
         self.needed = few(needed);
     }

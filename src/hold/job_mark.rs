@@ -1,7 +1,7 @@
 //! Rounds that store on the masters that a job is done, or that forget it.
 //!
-//! The usual case is one round, whose script stores the mark and releases the hold ([`store_and_release`]). What it may
-//! leave undone is done one after the other: the mark while the hold is renewed, and then the release.
+//! The usual case is one round, whose script stores the mark and releases the hold ([`store_and_release`]). If it
+//! leaves one of them undone, they are done one after the other: the mark while the hold is renewed, and then the release.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +46,7 @@ pub(crate) fn made_now(pool: &Pool, keep: Duration) -> JobMark {
 ///
 /// # Cancel safety
 ///
-/// What was sent goes on. Nothing is sent again.
+/// Sent messages go on. Nothing is sent again.
 pub(crate) async fn store_and_release(
     pool: &Arc<Pool>,
     claim: &Claim,
@@ -75,7 +75,7 @@ pub(crate) async fn store_and_release(
 ///
 /// # Cancel safety
 ///
-/// What was sent goes on. Nothing is sent again.
+/// Sent messages go on. Nothing is sent again.
 pub(crate) async fn store(pool: &Arc<Pool>, names: &Names, mark: &JobMark, needed: usize, stored: NodeSet) {
     let mut storing = Storing::new(names, mark, stored);
     let mut delays = slow_delays(&pool.random);

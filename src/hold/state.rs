@@ -85,7 +85,7 @@ pub(crate) struct FirstHold {
     pub(crate) is_sticky: bool,
 }
 
-/// What a lock wants of an idle grant.
+/// Demands of a lock on an idle grant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IdleHoldOptions {
     pub(crate) lease: Duration,

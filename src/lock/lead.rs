@@ -22,9 +22,9 @@ impl MultiLock {
     ///
     /// Waits for the lock as [`lock`](Self::lock) does, and calls the body with the [`Leadership`] of the
     /// term. While the body runs, the lock is renewed. The body may be called for many terms:
-    /// - The hold is lost: the body is dropped at its next await, and the candidate stands again.
+    /// - The hold is lost: the body is dropped at its next await, and the candidate campaigns again.
     /// - [`Leadership::step_down`] is called: the body has the [`grace`](Self::grace) period to come to its
-    ///   end, and is dropped otherwise. If it is dropped, the lock is given up, and the candidate stands again
+    ///   end, and is dropped otherwise. If it is dropped, the lock is given up, and the candidate campaigns again
     ///   behind everybody who waits by then.
     /// - The body ends: the lock is given up, and its output is returned. An error is such an output, too.
     ///
@@ -54,7 +54,7 @@ impl MultiLock {
     ///
     /// Work that the body has spawned goes on when the term ends, unless it takes the
     /// [`cancellation_token`](Leadership::cancellation_token). The future of the body cannot borrow from the
-    /// closure, which is called again for the next term: write `async |leadership|` without `move`, or clone
+    /// closure, which is called again for the next term. Write `async |leadership|` without `move`, or clone
     /// in the closure what an `async move` block takes.
     ///
     /// The candidacy survives masters that are out of reach, in quarantine, misconfigured or without a

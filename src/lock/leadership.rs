@@ -173,7 +173,7 @@ impl Leadership {
     /// Asks that the term end. [`cancellation_token`](Self::cancellation_token) is cancelled, and the body has
     /// the [`grace`](crate::MultiLock::grace) period to come to its end.
     /// - If it does, `lead` returns its output, as always.
-    /// - If it does not, it is dropped, the lock is given up, and the candidate stands again, behind everybody
+    /// - If it does not, it is dropped, the lock is given up, and the candidate campaigns again, behind everybody
     ///   that waits by then.
     ///
     /// Has no effect after the term.

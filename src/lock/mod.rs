@@ -243,7 +243,7 @@ impl MultiLock {
     ///
     /// The names are released
     /// - at once if another client waits for them in [`lock`](Self::lock), or this client wants them with other options,
-    /// - once a connection to a master was made anew: the message that somebody waits may have been lost with the old one,
+    /// - once a connection to a master was made again: the message that somebody waits may have been lost with the old one,
     /// - after a third of the lease if they were not used meanwhile,
     /// - once they have stayed for two leases, so that the masters are asked again now and then,
     /// - if more than [`max_idle`](crate::MastersBuilder::max_idle) other names of the client were used since.
@@ -666,8 +666,8 @@ impl<M: Mode> MultiLock<M> {
     /// Takes the names away from chosen holders alone: by the label of their client
     /// ([`Holder::client_label`]) or by the hold ([`Holder::redacted_owner`]).
     ///
-    /// Other holders are left alone. So is a hold that begins after the look, also one of the same client:
-    /// each grant has an owner field of its own, and the deleting script compares it on every master. A hold
+    /// Other holders are left alone. So is a hold that begins after the look, also one of the same client.
+    /// Each grant has an owner field of its own, and the deleting script compares it on every master. A hold
     /// that was handed on inside a process has the field of the hold before it. Otherwise as
     /// [`force_release`](Self::force_release).
     ///

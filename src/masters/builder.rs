@@ -291,8 +291,8 @@ impl MastersBuilder {
     /// Checks the record of each master with every vote. The record shows since when the master's memory
     /// counts. Costs each master one `GET` a vote. Off by default.
     ///
-    /// With it, two kinds of masters have no vote for as long as after a start: a master that was wiped while
-    /// it went on running (`FLUSHALL`, `FLUSHDB`), and a master that was replaced behind its address. Without
+    /// With it, two kinds of masters have no vote for as long as after a start. One is a master that was wiped while
+    /// it went on running (`FLUSHALL`, `FLUSHDB`), the other a master that was replaced behind its address. Without
     /// the option, clients that are connected do not notice.
     ///
     /// ```

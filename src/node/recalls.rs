@@ -32,7 +32,7 @@ pub(crate) enum IdleEnd {
     Missed,
 }
 
-/// What a recall of one field concerns.
+/// Subject of a recall of one field.
 #[derive(Debug)]
 enum Recalled {
     /// An attempt under way, with the smallest ticket of the recalls for it.

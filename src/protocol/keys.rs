@@ -111,7 +111,7 @@ pub(crate) enum Listed {
 impl Listed {
     pub(crate) const ALL: [Self; 3] = [Self::Names, Self::Waiters, Self::WaitersOfTagged];
 
-    /// What stands before and behind a name in such a key.
+    /// Text before and behind a name in such a key.
     fn around(self) -> (&'static str, &'static str) {
         match self {
             Self::Names => ("", ""),

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 /// The last time that an operator took a name away from a holder. Each master that did so remembers it for a day.
 ///
 /// [`Loss::force`](crate::Loss::force) tells the holder that lost the name, and
-/// [`Inspection::last_force`](crate::Inspection::last_force) tells everybody else. Where a name is taken away
+/// [`Inspection::last_force`](crate::Inspection::last_force) tells everybody else. If a name is taken away
 /// twice within a lease, the first holder may be told of the second force.
 ///
 /// ```

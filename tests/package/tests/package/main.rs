@@ -8,4 +8,5 @@ mod documents;
 mod features;
 mod files;
 mod links;
+mod plain_words;
 mod tree;
