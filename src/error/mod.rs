@@ -52,4 +52,23 @@ impl InvalidInput {
             allowed: allowed.into(),
         }
     }
+
+    /// Refuses a text for people that is empty, longer than `most` bytes, or has control characters. `what` is a noun for it.
+    pub(crate) fn unless_shown(field: &'static str, what: &str, text: &str, most: usize) -> Result<(), Self> {
+        if is_shown(text, most) {
+            return Ok(());
+        }
+        let value = if text.len() > most {
+            format!("{what} of {} bytes", text.len())
+        } else {
+            format!("{text:?}")
+        };
+        let allowed = format!("1 to {most} bytes without control characters");
+        Err(Self::new(field, value, allowed))
+    }
+}
+
+/// Whether a text is one for people, of at most so many bytes.
+pub(crate) fn is_shown(text: &str, most: usize) -> bool {
+    (1..=most).contains(&text.len()) && !text.contains(char::is_control)
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::error::InvalidInput;
+use crate::error::{InvalidInput, is_shown};
 
 /// Longest label, in bytes.
 const MAX_BYTES: usize = 128;
@@ -17,17 +17,10 @@ impl ClientLabel {
     }
 
     pub(crate) fn check(&self) -> Result<(), InvalidInput> {
-        let Some(text) = &self.0 else { return Ok(()) };
-        if is_fit(text) {
-            return Ok(());
+        match &self.0 {
+            Some(text) => InvalidInput::unless_shown("client_label", "a label", text, MAX_BYTES),
+            None => Ok(()),
         }
-        let value = if text.len() > MAX_BYTES {
-            format!("a label of {} bytes", text.len())
-        } else {
-            format!("{text:?}")
-        };
-        let allowed = format!("1 to {MAX_BYTES} bytes without control characters");
-        Err(InvalidInput::new("client_label", value, allowed))
     }
 
     /// The label, or `program@host:pid`.
@@ -38,11 +31,7 @@ impl ClientLabel {
 
 /// Parses a label from a master, which is any text; `None` if no client of this crate can have it.
 pub(crate) fn parse(text: &str) -> Option<Arc<str>> {
-    is_fit(text).then(|| text.into())
-}
-
-fn is_fit(text: &str) -> bool {
-    (1..=MAX_BYTES).contains(&text.len()) && !text.contains(char::is_control)
+    is_shown(text, MAX_BYTES).then(|| text.into())
 }
 
 fn of_process() -> Arc<str> {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::error::InvalidInput;
+use crate::error::{InvalidInput, is_shown};
 use crate::values::token::FencingToken;
 
 /// Longest text, in bytes.
@@ -54,25 +54,12 @@ pub(crate) struct HolderFacts {
 
 /// Checks a text for people.
 pub(crate) fn checked<'a>(field: &'static str, text: &'a str) -> Result<&'a str, InvalidInput> {
-    if is_fit(text) {
-        return Ok(text);
-    }
-    let value = if text.len() > MAX_BYTES {
-        format!("a text of {} bytes", text.len())
-    } else {
-        format!("{text:?}")
-    };
-    let allowed = format!("1 to {MAX_BYTES} bytes without control characters");
-    Err(InvalidInput::new(field, value, allowed))
+    InvalidInput::unless_shown(field, "a text", text, MAX_BYTES).map(|()| text)
 }
 
 /// Parses a text from a master; `None` if no client of this crate can have set it.
 pub(crate) fn parse(text: &str) -> Option<Arc<str>> {
-    is_fit(text).then(|| text.into())
-}
-
-fn is_fit(text: &str) -> bool {
-    (1..=MAX_BYTES).contains(&text.len()) && !text.contains(char::is_control)
+    is_shown(text, MAX_BYTES).then(|| text.into())
 }
 
 #[cfg(test)]
