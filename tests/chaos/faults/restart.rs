@@ -53,6 +53,8 @@ pub fn rows() -> Vec<Row> {
             strike: |stage| Box::pin(amnesia(stage)),
             overlaps: Expect::Seen,
             stale: Expect::Seen,
+            // Its harm has to be seen within a lease, and a container may take longer to start.
+            containers: false,
             ..PROMISED
         },
         Row {
