@@ -113,7 +113,7 @@ run-builds:
 run-models:
 	@nice $(MAKE) alerts
 	@nice $(MAKE) loom
-	@nice $(CARGO_TEST) --test protocol --test package --test three_hosts --test growth --test pauses --bin multilock-monitoring --bin multilock-scale --bin multilock-experiments --test browser
+	@nice $(CARGO_TEST) --test protocol --test package --test readme --test three_hosts --test growth --test pauses --bin multilock-monitoring --bin multilock-scale --bin multilock-experiments --test browser
 
 instructions: need-cargo ## Count what operations cost a client, against committed figures (UPDATE=1)
 	@command -v valgrind >/dev/null 2>&1 || scripts/install-package.sh valgrind valgrind
