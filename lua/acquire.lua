@@ -22,7 +22,7 @@
 --                                 -  none
 --                                 a  another waiter has a smaller ticket
 --                                 o  a hold of this crate's
---                                 i  the same, and it may be idle: nobody may hold it, and its client gives it up if asked
+--                                 i  such a hold, perhaps idle: then nobody holds it, and its client gives it up if asked
 --                                 h  a field of another library
 --                                 s  a key of another type
 --                                 in capitals if another waiter has a smaller ticket, too
@@ -33,8 +33,8 @@
 -- Highest is the largest fence of the names before the call, in decimal digits. Stamp is the master's wall clock in
 -- microseconds; with a record: the clock in digits, a space, and the record's text.
 --
--- fences.lua tells which tokens are accepted, and for how long they are stored. This script alone stores the token of
--- a new hold.
+-- fences.lua describes which tokens are accepted, and for how long they are stored. This script alone stores the
+-- token of a new hold.
 --
 -- A name that is written has the field mode, with the value write, beside its owner. readers.lua describes a name
 -- that is read. A name is read for as long as the longest lease of its readers. A reader shares the stored token. If
@@ -215,7 +215,7 @@ elseif not joined then
       if waiter ~= '' and (only == 0 or only == n) then
         local is_new = queues.enqueue(queue, deadlines, now, waiter, ARGV[6])
         here = waiter
-        -- The first waiter recalls the hold, and every other one that asks again: the recall of the first may be lost.
+        -- The first waiter recalls the hold, as does every waiter that asks again: the first recall may be lost.
         local is_first = causes[n] == 'o' or causes[n] == 'i'
         if owners[n] and (is_first or not is_new) then queues.recall(owners[n], ARGV[6], name) end
       elseif waiter ~= '' and queues.drop(queue, deadlines, waiter) then

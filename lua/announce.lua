@@ -1,13 +1,13 @@
 -- announce: tell clients of Redisson's that a name is free. Is put in front of every script that frees a name.
 --
--- A waiter for a fair lock of Redisson's listens to no other channel than one of its own: that of the name, a colon, and
--- its field. Such waiters are in a list beside the name. Only the first one may take the lock. One that has died stays in
--- the list for minutes.
+-- A waiter for a fair lock of Redisson's listens to no other channel than one of its own: that of the name, a colon,
+-- and its field. Such waiters are in a list beside the name. Only the first one may take the lock. A waiter that has
+-- died stays in the list for minutes.
 
 -- Sends a message on a channel. Returns whether clients listen to the channel. Monitors, and waiters of this crate for
 -- fair locks, listen by a pattern. They do not count.
 local function announce(channel, message)
-  -- Most waiters of a fair lock that are tried for one that listens.
+  -- Most waiters of a fair lock that are tried until one listens.
   local MOST = 8
 
   -- Returns whether clients listen. pcall, here and below: an ACL may deny it.

@@ -1,7 +1,7 @@
 -- captions: a text and a token of a hold, for people and for clients that watch a leader. Is put in front of every
 -- script that begins a hold, extends it, ends it or shows it.
 --
--- Letters behind the number of an owner field tell what the masters store and send for the hold:
+-- Letters behind the number of an owner field stand for data and messages of the hold:
 -- - c  a caption: a hash with the fields about, a text or nothing, and token, the token of its first holder or 0,
 -- - p  its terms are published: each grant, release and force, on a channel of the name.
 -- Most owners have neither, and cost one look at their last letter.
@@ -11,7 +11,7 @@
 
 -- The key of an owner's caption, if it has one.
 local function caption_of(owner)
-  -- Above the digits.
+  -- A last byte above the digits is a letter.
   if (string.byte(owner, -1) or 0) > 57 and string.find(owner, ':%d+%l*c%l*$') then return 'multilock_about:' .. owner end
 end
 

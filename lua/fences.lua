@@ -1,16 +1,16 @@
 -- fences: fencing tokens that a master has accepted. Is put in front of every script that stores one.
 --
 -- A name's fence is the largest token that was accepted for it, or the last token of the block. A token is accepted
--- if it is above the fence. Where no fence is stored, it must be less than BEHIND behind the clock.
+-- if it is above the fence. If no fence is stored, the token must be less than BEHIND behind the clock.
 --
 -- Why tokens rise: let a token T be accepted here, and its fence be gone later. The fence has lived until the clock was
 -- BEHIND + BACK past T. The clock may have been set back by BACK since, so it is BEHIND past T at least. A token that is
 -- accepted now is above the clock less BEHIND, so it is above T. How a hold ended does not matter. So nothing but an
 -- acquire, a raise and an extension stores a token.
 --
--- A token that was accepted elsewhere is declared. It is compared with nothing. It is stored over a smaller fence, and
--- where no fence is stored if it would be accepted: any older one would let tokens in that are smaller than some that
--- was accepted and forgotten.
+-- A token that was accepted elsewhere is declared. It is compared with nothing. It is stored over a smaller fence. If
+-- no fence is stored, it is stored only if it would be accepted. An older token would let in tokens that are smaller
+-- than one that was accepted and forgotten.
 --
 -- A fence that readers share lives for as long as they renew, so that a reader that comes later gets the same token.
 
@@ -29,7 +29,7 @@ local function fencing()
     return math.ceil((token + BEHIND + BACK - clock) / 1000) + 1
   end
 
-  -- The token that is stored as a fence, or nothing if that is none.
+  -- The token that is stored as a fence, or nothing if the value is none.
   local function fence_of(stored, clock)
     local fence = type(stored) == 'string' and tonumber(stored)
     if fence and fence >= 0 and fence <= clock + FAR then return fence end

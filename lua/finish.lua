@@ -8,8 +8,8 @@
 --   0                      the mark's time is over by this master's clock; nothing was stored, and nothing was released
 --   any other              the mark is stored; the answer of release.lua
 --
--- One script, because no moment may lie between the two at which a master neither refuses others nor tells that the job
--- is done. The mark comes first: a master that is out of memory then stores nothing and releases nothing.
+-- One script, because no moment may lie between the two at which a master neither refuses others nor reports that the
+-- job is done. The mark comes first: a master that is out of memory then stores nothing and releases nothing.
 
 local label, again_after, done_at = table.remove(ARGV), table.remove(ARGV), table.remove(ARGV)
 if store_mark(table.remove(KEYS), done_at, again_after, label) == 0 then return 0 end

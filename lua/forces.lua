@@ -1,5 +1,5 @@
--- forces: the last force of a name, which is remembered for a day. Is put in front of the scripts that take names away, that
--- tell a holder of it, and that show names.
+-- forces: the last force of a name, which is remembered for a day. Is put in front of the scripts that take names
+-- away, that report a force to its holder, and that show names.
 --
 -- pcall throughout: nothing else depends on it, so an ACL may deny the key, and the key may have another type.
 

@@ -1,15 +1,15 @@
 -- inspect: holders of each name here, and the number of its waiters. Writes nothing.
 --
 -- KEYS  for each name: the name, its queue, its readers' queue, its readers, its fence
--- Returns {stamp, report 1, report 2, ...}: stamp is the master's wall clock in microseconds, and each
--- report is {type, ms left, waiters, waiters that want to read, fence, first waiter, last force, ...}: the fence is the largest token
--- that was accepted, or an empty word, and the first waiter is the one with the least ticket, with its label and that
--- ticket, or an empty word. The last force is that of forces.lua, or an empty word. They are followed by
+-- Returns {stamp, report 1, report 2, ...}: stamp is the master's wall clock in microseconds. Each report is
+-- {type, ms left, waiters, waiters that want to read, fence, first waiter, last force, ...}. The fence is the largest
+-- token that was accepted, or an empty word. The first waiter has the least ticket; it comes with its label and that
+-- ticket, or is an empty word. The last force is that of forces.lua, or an empty word. They are followed by
 --   field 1, count 1, label 1, field 2, ...  for a hash of at most 1024 fields; a label is that of the owner
 --                                            (labels.lua), or empty. For a name that clients of this crate read, the readers with a
 --                                            current lease follow, as fields with the ms at which it ends; with more
 --                                            than 8192 readers, nothing follows the waiters
---   the SHA-1 of its value                   for a string: it tells holders apart and reveals no secret
+--   the SHA-1 of its value                   for a string: it distinguishes holders and reveals no secret
 -- type is 'none' for a free name.
 --
 -- Atomic, so that type, TTL and fields belong together.

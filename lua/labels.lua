@@ -4,7 +4,7 @@
 -- this crate have a label; their ids are UUIDs of version 8.
 local function label_of(owner)
   local client = string.match(owner, '^(%x+%-%x+%-8%x+%-%x+%-%x+):%d+%l*$')
-  -- pcall, here and below: it stays unknown if the command is denied, or if the key has another type.
+  -- pcall, here and below: the label stays unknown if the command is denied, or if the key has another type.
   local label = client and redis.pcall('get', 'multilock_client:' .. client)
   label = type(label) == 'string' and label or ''
   local its = client and caption_of(owner)

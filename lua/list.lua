@@ -7,7 +7,8 @@
 local found = redis.call('scan', ARGV[1], 'match', ARGV[2], 'count', 1000, 'type', ARGV[3])
 local answer = {found[1]}
 
--- A lock has one field, its owner. A read/write lock has its mode, too, and one that clients of this crate read says so.
+-- A lock has one field, its owner. A read/write lock also has its mode.
+-- A name that clients of this crate read has the field multilock, too.
 -- pcall: a key that is denied to this user is none of its locks.
 local function is_lock(key)
   if redis.pcall('hexists', key, 'mode') == 1 or redis.pcall('hexists', key, 'multilock') == 1 then return true end

@@ -56,7 +56,7 @@ do
         local lefts = its.lefts()
         local rank = waiter ~= '' and redis.pcall('zrank', queue, waiter) or redis.pcall('zcard', queue)
         left = lefts[(type(rank) == 'number' and rank or 0) - #open + 1] or math.huge
-        -- One that was called may not come.
+        -- A waiter that was called may not come.
         if earliest then left = math.min(left, earliest - now) end
         left = math.max(left, 1)
         open = {}

@@ -11,7 +11,7 @@
 
 -- The pool of an owner's seat; nothing for any other owner.
 local function pool_of(owner, seat)
-  -- Above the digits.
+  -- A last byte above the digits is a letter.
   if (string.byte(owner, -1) or 0) <= 57 or not string.find(owner, ':%d+%l*k%l*$') then return nil end
   return string.match(seat, '^(.*:seat):%d+$')
 end

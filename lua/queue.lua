@@ -53,7 +53,7 @@ local function queues()
     return 'multilock_readers_queue' .. name, 'multilock_readers' .. name
   end
 
-  -- The one of the two in which a waiter is.
+  -- The queue of a waiter: that of the name, or its readers' queue.
   local function queue_of(queue, waiter)
     return reads(waiter) and of_readers(queue) or queue
   end
@@ -86,7 +86,7 @@ local function queues()
     return ticket < its or ticket == its and waiter < other
   end
 
-  -- The first waiter of one of the two, whether its ticket counts or not, and its ticket.
+  -- The first waiter of one of the two queues, whether its ticket counts or not, and its ticket.
   local function first_of(its_queue)
     local first = redis.pcall('zrange', its_queue, 0, 0, 'withscores')
     return first[1], tonumber(first[2])
@@ -105,7 +105,7 @@ local function queues()
     return counted, smallest
   end
 
-  -- The waiter of one of the two with the smallest ticket that counts, its ticket and its deadline.
+  -- The waiter of one of the two queues with the smallest ticket that counts, its ticket and its deadline.
   local function head_of(its_queue, queue, deadlines, now, here)
     for _ = 1, MOST do
       local waiter, ticket = first_of(its_queue)
@@ -118,12 +118,12 @@ local function queues()
     if waiter then return waiter, ticket, now + 1 end
   end
 
-  -- The same, among the waiters that want the name alone.
+  -- The head of the queue of waiters that want the name alone.
   local function first_alone(queue, deadlines, now, here)
     return head_of(queue, queue, deadlines, now, here)
   end
 
-  -- The same, among both.
+  -- The head of both queues.
   local function head(queue, deadlines, now, here)
     local alone, its, deadline = first_alone(queue, deadlines, now, here)
     local reader, ticket, until_ms = head_of(of_readers(queue), queue, deadlines, now, here)

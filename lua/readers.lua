@@ -5,8 +5,8 @@
 -- - multilock: the ms of this master's clock at which the last reader's lease ends.
 --
 -- Beside it is the set of its readers: a sorted set of owner fields by the ms at which the lease of each ends.
--- Both keys end with the last lease. So the name itself keeps all others out, and the loss of the set frees no
--- reader's name: a script that detects the loss adds a reader, lost:0, for the readers that it cannot name.
+-- Both keys end with the last lease. So the name itself keeps all others out. The loss of the set frees no reader's
+-- name: a script that detects the loss adds a reader, lost:0, for the readers that it cannot name.
 --
 -- The set counts only if the name has the field multilock: a script that takes a name to read deletes the set of
 -- earlier readers. No reader is deleted together with a name unless the same script saw the field multilock.

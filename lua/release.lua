@@ -22,12 +22,12 @@
 -- Atomic, because another owner may take the name between the look and the delete. The script deletes first, so it
 -- works on a master that is out of memory. It may be sent any number of times.
 --
--- Clients of Redisson's wait on the channels. They are given only by clients with the option `beside_redisson`. A name
--- of a read/write lock is given up as it is found here, read or
--- written: a downgrade may not have arrived, or may arrive later. A reader beside another with a later lease only
--- is removed from the set of readers: nothing else depends on it then.
+-- Clients of Redisson's wait on the channels. Only clients with the option `beside_redisson` give channels. A name of
+-- a read/write lock is given up as it is found here, read or written: a downgrade may not have arrived, or may arrive
+-- later. A reader beside another with a later lease only is removed from the set of readers: nothing else depends on
+-- it then.
 
--- Ms after which a waiter of this crate asks if clients of other libraries listen. Those ask once they get the
+-- Ms after which a waiter of this crate asks if clients of other libraries listen. Such clients ask once they get the
 -- release. They have to ask first: behind a waiter that is called here they would never get in.
 local LATER = 2
 

@@ -44,8 +44,8 @@ use crate::values::votes::Vote;
 /// in bursts, and a master may be a few milliseconds behind.
 const SHORTEST_PATIENCE: Duration = Duration::from_millis(4);
 
-/// Runs one round with an owner field that was never used before. A second round follows only if a master had
-/// seen a larger fencing token. For a permit, it asks for `seat`.
+/// Runs one round with an owner field that was never used before. A second round follows only if a master had seen a
+/// larger fencing token. For a permit, the round asks for `seat`.
 pub(crate) async fn attempt(
     request: &AcquireRequest,
     seat: Option<u8>,
@@ -174,7 +174,7 @@ impl<'a> Acquisition<'a> {
             round = round.hold_back(others, first.hedge);
         }
         if let Some(waiting) = &waiting {
-            // Wherever it may be asked for later, too.
+            // Masters that are held back count, too: they may be asked later.
             waiting.calls.note_queued(round.sent_to().with(round.held_back()));
         }
         Self {
@@ -200,8 +200,8 @@ impl<'a> Acquisition<'a> {
         }
     }
 
-    /// Counts answers until the outcome is certain. If the round is lost, it awaits the answers that tell
-    /// held from unreachable.
+    /// Counts answers until the outcome is certain. If the round is lost, it awaits the answers that distinguish held
+    /// from unreachable.
     async fn count(&mut self) {
         while let Some((node, answer)) = self.round.next().await {
             let mut reply = Reply::acquired(answer);
@@ -266,7 +266,7 @@ impl<'a> Acquisition<'a> {
             && !self.blockers.foreign_field
     }
 
-    /// Takes in the imminent answers of a lost round, until one tells of a field of Redisson's.
+    /// Takes in the imminent answers of a lost round, until one reports a field of Redisson's.
     async fn look_for_redisson(&mut self) {
         let patience = self.round.elapsed().max(SHORTEST_PATIENCE);
         let looking = async {
@@ -325,7 +325,7 @@ impl<'a> Acquisition<'a> {
         }
         self.round.ask_others();
         if let Some(waiting) = &self.waiting {
-            // It may have left the queues since the first were asked.
+            // The waiter may have left the queues since the first masters were asked.
             waiting.calls.note_queued(self.round.sent_to());
         }
     }
@@ -421,7 +421,7 @@ impl<'a> Acquisition<'a> {
         let (facts, first) = self.granted(now);
         let hold = Hold::first(Grant::new(pool.clock, facts, first, self.known));
         hold.grant.take_recalls();
-        // It is entered only with validity left, by the clock after the last answer that was needed.
+        // The hold is entered only with validity left, by the clock after the last answer that was needed.
         let Ok(guard) = request.enter(hold.clone(), now) else {
             let votes = self.rollback.votes.clone();
             return Err(Refusal::too_late(request, hold.remaining(), votes));

@@ -22,7 +22,7 @@ use crate::protocol::waiter::{FIRST_MASTER, Precedence};
 use crate::round::{Round, Trust};
 use crate::values::votes::Vote;
 
-/// Time for which the first master is kept while others refuse.
+/// Time for which the grant of the first master is kept while others refuse.
 const KEPT: Duration = Duration::from_millis(50);
 /// Pauses between two questions to masters that refuse: 0.7 to 2 ms.
 const SHORTEST: Duration = Duration::from_micros(700);
@@ -49,7 +49,7 @@ impl Acquisition<'_> {
         let (request, pool) = (self.request, &self.request.client.pool);
         let until = Instant::now() + KEPT;
         let ticket = self.waiting.as_ref().map(|waiting| waiting.waiter.ticket);
-        // Without a place in the queues there: it waits at the first master alone.
+        // The waiter has no place in the queues there: it waits at the first master alone.
         let precedence = ticket.map_or(Precedence::Tried, Precedence::Ticketed);
         let question = question(
             request,

@@ -12,8 +12,8 @@ use crate::queue::InFront;
 use crate::round::pool::Pool;
 use crate::values::votes::Vote;
 
-/// Obstacle of a waiter. It is the last refusal by the masters; else the task of this process in front of it;
-/// else the masters that have not answered yet.
+/// Obstacle of a waiter: the last refusal by the masters; else the task of this process in front of it; else the
+/// masters that have not answered yet.
 pub(crate) fn in_the_way(request: &AcquireRequest, last_refusal: Option<&LockError>) -> LockError {
     if let Some(last_refusal) = last_refusal {
         return last_refusal.clone();

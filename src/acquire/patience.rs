@@ -1,4 +1,4 @@
-//! Reports of long waits in the log, whatever refuses them: the names and their holder.
+//! Reports of long waits in the log, for every kind of refusal: the names and their holder.
 
 use std::time::Duration;
 

@@ -31,7 +31,7 @@ pub(crate) enum Purpose {
 /// A job that is to be done once.
 #[derive(Clone, Debug)]
 pub(crate) struct OnceRequest {
-    /// Time for which it is not to be begun again.
+    /// Time for which the job is not to be begun again.
     pub(crate) keep: Duration,
     /// Mark that a master has of the job.
     pub(crate) found: Arc<OnceLock<JobMark>>,
@@ -50,23 +50,23 @@ pub(crate) struct AcquireRequest {
     /// Whether the hold is renewed while its guard lives: the call site set no lease.
     pub(crate) renew: bool,
     pub(crate) max_hold: Option<Duration>,
-    /// Time for which the names stay locked, also if the hold is given up before.
+    /// Time for which the names stay locked, even if the hold is given up before.
     pub(crate) at_least: Duration,
     pub(crate) fenced: bool,
     pub(crate) min_validity: Duration,
-    /// `None` stands for an owner that is never used again.
+    /// Owner; `None` stands for an owner that is never used again.
     pub(crate) owner: Option<Owner>,
-    /// Whether it is served strictly by ticket.
+    /// Whether the request is served strictly by ticket.
     pub(crate) fair: bool,
-    /// Whether its grant stays with the client while nobody holds it.
+    /// Whether the grant stays with the client while nobody holds it.
     pub(crate) sticky: bool,
-    /// Caption of its hold.
+    /// Caption of the hold.
     pub(crate) caption: Option<Arc<Caption>>,
-    /// Set if the names are locked only for a job that is not done.
+    /// Job to be done once: set if the names are locked only while the job is not done.
     pub(crate) once: Option<OnceRequest>,
     /// For a permit, the number of permits of its name.
     pub(crate) permits: Option<u8>,
-    /// Whether it is a lock of a set of several.
+    /// Whether the lock is one of a set of several.
     pub(crate) is_member: bool,
     pub(crate) purpose: Purpose,
     /// Trace of the call.
@@ -96,7 +96,7 @@ impl AcquireRequest {
         self.client.pool.slots.len() + 1 - self.needed
     }
 
-    /// Letters of its owner fields.
+    /// Letters of the request's owner fields.
     pub(super) fn letters(&self) -> Letters {
         let caption = self.caption.as_deref();
         Letters::default()

@@ -71,7 +71,7 @@ impl Waiting<'_> {
                 behind_foreign_field,
             } => (at_most, behind_foreign_field),
         };
-        // A waiter that asked the first master alone is woken by that one alone.
+        // A waiter that asked the first master alone is woken by this master alone.
         let (votes, needed) = match refusal.asked {
             Asked::FirstAlone => (&refusal.votes[..=FIRST_MASTER], 1),
             _ => (&refusal.votes[..], request.needed),

@@ -11,8 +11,8 @@ use crate::queue::QueueEntry;
 use crate::round::pool::Pool;
 use crate::values::votes::Vote;
 
-/// An acquisition in progress. It is made before the first await. Unless it is settled, its drop rolls the
-/// acquisition back, whatever the reason for the drop.
+/// An acquisition in progress, made before the first await. Unless it is settled, its drop rolls it back, whatever
+/// the reason for the drop.
 pub(crate) struct Rollback {
     pool: Arc<Pool>,
     pub(super) claim: Claim,
@@ -74,7 +74,7 @@ impl DelayedRollback {
     /// on every master.
     pub(crate) fn finish(&self) {
         let mut rollback = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // The rollback is sent under the mutex. So a caller that finds it gone knows that it was sent.
+        // The rollback is sent under the mutex. So a caller that finds no rollback knows that it was sent.
         drop(rollback.take());
     }
 }

@@ -19,8 +19,8 @@ const IN_A_ROW: usize = 4;
 /// Window of the pause before the third seat and each later one: others ask for the same seats.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Asks for a seat: the one that most masters have named to the waiter, else one that this client has given up, else any.
-/// If masters refuse it and name others, asks for the one that most of them name.
+/// Asks for a seat: the seat that most masters have named to the waiter, else a seat that this client has given up,
+/// else any. If masters refuse it and name others, asks for the seat that most of them name.
 pub(super) async fn attempt_one(
     request: &AcquireRequest,
     permits: u8,

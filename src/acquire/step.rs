@@ -47,7 +47,7 @@ pub(super) struct Refused<'a> {
     pub(super) blocking: usize,
     /// Whether the waiter is in the queues.
     pub(super) could_win: bool,
-    /// Whether it is to listen to the releases of another library, and does not yet.
+    /// Whether the waiter is to listen to the releases of another library, and does not yet.
     pub(super) may_listen: bool,
     /// Time for which the waiter may still block its other names.
     pub(super) may_keep_shut: Option<Duration>,
@@ -58,7 +58,7 @@ impl Refused<'_> {
     pub(super) fn next_step(&self, pauses: &mut Pauses<'_>) -> NextStep {
         let (reason, blockers) = (self.refusal.reason, &self.refusal.blockers);
         if self.refusal.asked == Asked::FirstAndOthers {
-            // It has no place in the queues of the masters that refused.
+            // The waiter has no place in the queues of the masters that refused.
             return NextStep::Sleep(pauses.next(SPLIT));
         }
         // A few masters may still report a waiter ahead that is just withdrawing.
@@ -146,7 +146,7 @@ mod tests {
         }
     }
 
-    /// Next step of a waiter in the queues of three masters, and does not listen yet.
+    /// Next step of a waiter that is in the queues of three masters and does not listen yet.
     fn next(refusal: &Refusal, change: impl FnOnce(&mut Refused<'_>)) -> NextStep {
         let random = Random::from_host();
         let mut refused = Refused {

@@ -34,13 +34,13 @@ const SPREAD: Duration = Duration::from_millis(1);
 /// The refusal of each lock; `None` for a lock that was granted.
 type Refusals = SmallVec<[Option<Refusal>; 1]>;
 
-/// Waits until all locks are granted in one round. The last refusal is left in `last`, for the error after
-/// the caller's time. It is `None` while a single lock waits behind another task of this process, because
-/// that task knows more.
+/// Waits until all locks are granted in one round. The last refusal is left in `last`, for the error after the
+/// caller's time. `last` is `None` while a single lock waits behind another task of this process, because that task
+/// knows more.
 ///
 /// # Cancel safety
 ///
-/// When it is dropped at any point with its waiters, it withdraws from the line and all queues, and rolls back.
+/// Dropped at any point with its waiters, the call withdraws from the line and all queues, and rolls back.
 pub(super) async fn contend(
     waiters: &mut [Waiting<'_>],
     last: &mut LastRefusal,
@@ -89,7 +89,7 @@ pub(super) async fn contend(
             patience.mind(waiters[*index].request, Some(why));
         }
         let is_split = refused.iter().any(Option::is_none);
-        // The same lock as before, unless it was granted this time.
+        // The lock in the way is the same as before, unless it was granted this time.
         let still = blocked.filter(|blocked| refused[blocked.by].is_some());
         let in_the_way = still.unwrap_or_else(|| Blocked::by(waiters, &refused));
         blocked = Some(in_the_way);
@@ -168,8 +168,8 @@ async fn ask_member((index, waiter): (usize, &mut Waiting<'_>)) -> MemberError<R
 #[derive(Clone, Copy)]
 struct Blocked {
     by: usize,
-    /// End of the time for which the set keeps its places at the other locks. It is as long as a waiter may
-    /// take to come after a call.
+    /// End of the time for which the set keeps its places at the other locks: as long as a waiter may take to come
+    /// after a call.
     until: Instant,
 }
 
@@ -259,9 +259,9 @@ async fn rest_of(
     waiter.rest_after(refusal).await.map_err(|error| (index, error))
 }
 
-/// Gives all waiters of a set one ticket. It is a random time of at most [`SPREAD`] after the latest ticket
-/// that they drew, so that no two sets have the same. Returns `None` if the clocks of their masters are too
-/// far apart or unknown. A single lock keeps its own ticket.
+/// Gives all waiters of a set one ticket: a random time of at most [`SPREAD`] after the latest ticket that they drew,
+/// so that no two sets have the same. Returns `None` if the clocks of their masters are too far apart or unknown. A
+/// single lock keeps its own ticket.
 fn agree(waiters: &mut [Waiting<'_>]) -> Option<u64> {
     let [first, _, ..] = waiters else { return None };
     let later = u64::try_from(first.random().within(SPREAD).as_micros()).unwrap_or(0);

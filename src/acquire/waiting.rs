@@ -42,12 +42,11 @@ pub(super) struct Waiting<'a> {
     pub(super) was_queued: bool,
     /// Turn in the line of this process.
     pub(super) mailbox: Arc<Mailbox<Hold>>,
-    /// Whether its ticket was drawn from as many clocks as it needs grants.
+    /// Whether the ticket was drawn from as many clocks as the waiter needs grants.
     has_ticket: bool,
-    /// Whether it waits for an idle grant alone, with the last ticket.
+    /// Whether the waiter waits for an idle grant alone, with the last ticket.
     is_last: bool,
-    /// Whether it may be in the queues: one of its rounds has reached enough masters, or none has been
-    /// tried.
+    /// Whether the waiter may be in the queues: one of its rounds has reached enough masters, or none has been tried.
     pub(super) could_win: bool,
     /// For each of several names, the time since which it has blocked the waiter without a call for it.
     shut_since: SmallVec<[Option<Instant>; 4]>,
@@ -62,7 +61,7 @@ pub(super) struct Waiting<'a> {
     pub(super) clocks: Option<Clocks>,
     /// Releases by clients of other libraries.
     pub(super) foreign_releases: ForeignReleases,
-    /// Whether it has met a field of Redisson's, so that it asks the first master first if it needs all.
+    /// Whether the waiter has met a field of Redisson's, so that it asks the first master first if it needs all.
     has_met_redisson: bool,
     pub(super) pauses: Pauses<'a>,
 }
@@ -150,9 +149,9 @@ impl<'a> Waiting<'a> {
         }
     }
 
-    /// Lets the turn be taken back, because others may wait behind this waiter from here on. If it is woken
-    /// and its task is not polled in time, its turn goes on to the next in line, and it withdraws from the queues. It
-    /// comes back with its ticket once its task is polled.
+    /// Lets the turn be taken back, because others may wait behind this waiter from here on. If the waiter is woken
+    /// and its task is not polled in time, the turn goes on to the next in line, and the waiter withdraws from the
+    /// queues. The waiter comes back with its ticket once its task is polled.
     pub(super) fn mind_absence(&self) {
         mind_absence_of(self.request, &self.mailbox, &self.entry);
     }
@@ -271,7 +270,7 @@ impl<'a> Waiting<'a> {
         is_near
     }
 
-    /// Whether it may be in the queues from its next attempt on.
+    /// Whether the waiter may be in the queues from its next attempt on.
     pub(super) fn may_queue(&mut self) -> bool {
         self.draw_ticket();
         self.queued_entry().is_some()
@@ -346,7 +345,7 @@ impl<'a> Waiting<'a> {
         let (Some(only), true) = (only, only != before && self.entry.calls.may_be_queued()) else {
             return;
         };
-        // It withdraws at once: it would block the other names until its next question.
+        // The waiter withdraws at once: it would block the other names until its next question.
         let names = self.request.names.iter().enumerate();
         let others: Names = names
             .filter(|(index, _)| *index != only)
@@ -376,7 +375,7 @@ impl<'a> Waiting<'a> {
         }
     }
 
-    /// Notes that one of its rounds was won, and given back.
+    /// Notes that one of the waiter's rounds was won, and given back.
     pub(super) fn has_won(&mut self) {
         self.could_win = true;
     }

@@ -19,20 +19,20 @@
 #[non_exhaustive]
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Capabilities {
-    /// It speaks RESP3, so that messages come over the connection that carries the calls. Without it they
+    /// The master speaks RESP3, so that messages come over the connection that carries the calls. Otherwise messages
     /// have a second connection.
     pub resp3: bool,
-    /// A connection can end its predecessor by `CLIENT KILL`, so that the predecessor's unread bytes are
-    /// never executed. Without it a call that was on its way may be executed late, which keeps a name locked
-    /// for a lease at most.
+    /// A connection can end its predecessor by `CLIENT KILL`, so that the predecessor's unread bytes are never
+    /// executed. Otherwise a call that was on its way may be executed late, which keeps a name locked for a lease at
+    /// most.
     pub kill_fence: bool,
-    /// It reports the run of its process, so that its record shows since when its memory counts. Without it,
+    /// The master reports the run of its process, so that its record shows since when its memory counts. Otherwise
     /// the master is in quarantine after each connection: it may have restarted.
     pub run_known: bool,
-    /// It reports whether it evicts keys when its memory is full. Without it an operator has to vouch for
-    /// that ([`allow_unknown_eviction`](crate::MastersBuilder::allow_unknown_eviction)).
+    /// The master reports whether it evicts keys when its memory is full. Otherwise an operator has to vouch for that
+    /// ([`allow_unknown_eviction`](crate::MastersBuilder::allow_unknown_eviction)).
     pub eviction_known: bool,
-    /// It reports its identity, so that a server that is listed under two addresses is refused. Without it
+    /// The master reports its identity, so that a server that is listed under two addresses is refused. Otherwise
     /// that is not noticed.
     pub identity_known: bool,
 }

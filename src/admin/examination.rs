@@ -35,38 +35,38 @@ pub struct Examination {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerFacts {
-    /// Reason why [`connect`](crate::MastersBuilder::connect) would not use it, if there is one; of several,
+    /// Reason why [`connect`](crate::MastersBuilder::connect) would not use the server, if there is one; of several,
     /// the first that `connect` would find.
     pub refusal: Option<NodeError>,
-    /// Server's version by its own report; empty if it reports none.
+    /// Server's version by its own report; empty if the server reports none.
     pub version: Arc<str>,
-    /// Role that it reports: `master`, `slave`.
+    /// Role that the server reports: `master`, `slave`.
     pub role: Option<String>,
     /// Id of the server's run; each start has another one.
     pub run_id: Option<String>,
-    /// Id of its data; a replica of it has the same.
+    /// Id of the server's data; a replica of the server has the same.
     pub replication_id: Option<String>,
     /// Set of the master, by its record; `None` if it has no record, or the user may not read it.
     pub set: Option<MasterSet>,
-    /// Time for which its memory counts, by its record; `None` if this run of the server has none.
+    /// Time for which the server's memory counts, by its record; `None` if this run of the server has none.
     pub remembers: Option<Duration>,
-    /// Time for which it would have no vote for a client that connects now, with this builder's settings. It
+    /// Time for which the server would have no vote for a client that connects now, with this builder's settings: it
     /// is new to its set, or was started or wiped not long ago. Zero if it would have a vote.
     pub quarantine: Duration,
-    /// Time by which its wall clock is ahead of this host's, in microseconds; negative if it is behind. No
+    /// Time by which the server's wall clock is ahead of this host's, in microseconds; negative if it is behind. No
     /// more exact than half of `round_trip`.
     pub clock_offset_us: i64,
     /// Round trip of the quickest of a few answers, with which the clock was read.
     pub round_trip: Duration,
     /// Capabilities that not every server has.
     pub capabilities: Capabilities,
-    /// Its `maxmemory`, in bytes; zero for no limit.
+    /// The server's `maxmemory`, in bytes; zero for no limit.
     pub max_memory: Option<u64>,
-    /// Its `maxmemory-policy`.
+    /// The server's `maxmemory-policy`.
     pub eviction_policy: Option<String>,
-    /// Whether it writes an append-only file.
+    /// Whether the server writes an append-only file.
     pub append_only: Option<bool>,
-    /// Its `appendfsync`, if the user may read that (`CONFIG GET`).
+    /// The server's `appendfsync`, if the user may read that (`CONFIG GET`).
     pub append_fsync: Option<String>,
     /// Commands that the user may not run.
     pub denied: Vec<DeniedCommand>,
@@ -84,10 +84,10 @@ pub struct ServerFacts {
 pub struct DeniedCommand {
     /// Name of the command in an ACL: `evalsha`, `client|kill`.
     pub name: String,
-    /// Denied part of it.
+    /// Denied part of the command.
     pub why: Denial,
-    /// Whether no lock can be granted without it. Without another command the client lacks a capability that
-    /// it can do without.
+    /// Whether no lock can be granted without the command. Without any other command the client lacks a capability
+    /// that it can do without.
     pub is_needed: bool,
 }
 
@@ -99,9 +99,9 @@ pub enum Denial {
     Command,
     /// The command inside a script.
     InScript,
-    /// A key that it needs: one of `multilock_*`.
+    /// A key that the command needs: one of `multilock_*`.
     Key,
-    /// A channel that it needs: one of `multilock:*`.
+    /// A channel that the command needs: one of `multilock:*`.
     Channel,
 }
 
@@ -114,10 +114,10 @@ pub struct ClientConnection {
     pub pool: String,
     /// Number of masters that the client lists.
     pub masters: usize,
-    /// Address that it comes from.
+    /// Address that the connection comes from.
     pub address: String,
-    /// Time since it was connected, in whole seconds.
+    /// Time since the connection was made, in whole seconds.
     pub age: Duration,
-    /// Time since bytes were sent over it, in whole seconds.
+    /// Time since bytes were sent over the connection, in whole seconds.
     pub idle: Duration,
 }

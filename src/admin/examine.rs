@@ -44,7 +44,7 @@ impl MastersBuilder {
     ///
     /// # Cancel safety
     ///
-    /// If it is dropped before its end, every connection is closed again.
+    /// If the future is dropped before its end, every connection is closed again.
     ///
     /// # Panics
     ///
@@ -69,9 +69,9 @@ impl MastersBuilder {
         Ok(record_set.collect())
     }
 
-    /// Lists the connections of this crate's clients on every master, which `CLIENT LIST` shows by their
-    /// names. It is the only part of [`examine`](Self::examine) that is worth watching for a while. The
-    /// results are in the order of the list; an error is the reason why a master gave no list.
+    /// Lists the connections of this crate's clients on every master, which `CLIENT LIST` shows by their names. This
+    /// list is the only part of [`examine`](Self::examine) that is worth watching for a while. The results are in the
+    /// order of the list; an error is the reason why a master gave no list.
     ///
     /// ```no_run
     /// # use multilock::{ConnectError, Masters};
@@ -90,7 +90,7 @@ impl MastersBuilder {
     ///
     /// # Cancel safety
     ///
-    /// If it is dropped before its end, every connection is closed again.
+    /// If the future is dropped before its end, every connection is closed again.
     ///
     /// # Panics
     ///

@@ -1,8 +1,8 @@
 //! Takes names away from their holders, for an operator.
 //!
-//! It looks first, chooses among the holders that it has seen, and names these to the masters. So a request
-//! that is delayed, and arrives when there is another holder, changes nothing. A holder that was seen on any
-//! master is locked out on all of them, because an acquire of its owner may still be on its way there.
+//! A force looks first, chooses among the holders that it has seen, and names these to the masters. So a request that
+//! is delayed, and arrives when there is another holder, changes nothing. A holder that was seen on any master is
+//! locked out on all of them, because an acquire of its owner may still be on its way there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub struct Spared {
     pub name: String,
     /// Address of the master that stores it.
     pub node: Arc<str>,
-    /// Its Redis type: a list, a set, a stream, a hash with fields that are not owners with their counts.
+    /// Redis type of the key: a list, a set, a stream, a hash with fields that are not owners with their counts.
     pub kind: String,
 }
 
@@ -117,7 +117,7 @@ pub(crate) async fn force(
 struct Seen {
     /// For each name, its holders on any master.
     holders: Vec<BTreeSet<Arc<str>>>,
-    /// Those of them of which people know more than the owner.
+    /// Holders that are known by more than their owner.
     known: BTreeMap<Arc<str>, Holder>,
     spared: Vec<Spared>,
 }

@@ -74,7 +74,7 @@ pub enum NodeState {
     },
     /// Another key: a lock of another library, or one with more than 8,192 readers, or 1,024 of Redisson's.
     Foreign {
-        /// Its Redis type.
+        /// Redis type of the key.
         kind: String,
         /// Time until it expires; `None` if it has no expiry.
         remaining: Option<Duration>,
@@ -98,15 +98,16 @@ pub struct Inspection {
     /// Number of waiters, on the master with the longest queue. Of each process only the task at the front of
     /// its line counts. Stale waiters may be among them.
     pub waiting: u64,
-    /// Number of these that want to read. Of a process only one counts, until it has been let in.
+    /// Number of waiters that want to read. Of a process only one counts, until it has been let in.
     pub waiting_to_read: u64,
     /// Waiter with the least ticket that a master knows: it is to have the name next. Its client may have ended.
     pub first_waiting: Option<Holder>,
     /// Time for which that waiter has waited, by the master's clock. A `try_lock` beside an idle grant has waited for none.
     pub first_waits: Option<Duration>,
-    /// Largest fencing token that any master has accepted for the name in the last two minutes, or since the name is held: at
-    /// most some thousand above that of the present hold, which may have more tokens left. A token counts the microseconds since
-    /// 1970 at which its hold began, by the masters' clocks. `None` if no hold had a token.
+    /// Largest fencing token that any master has accepted for the name in the last two minutes, or since the name is
+    /// held. The fence is at most some thousand above the token of the present hold, which may have more tokens left.
+    /// A token counts the microseconds since 1970 at which its hold began, by the masters' clocks. `None` if no hold
+    /// had a token.
     pub fence: Option<FencingToken>,
     /// Last time that the name was taken away by force, if that was less than a day ago.
     pub last_force: Option<LastForce>,
@@ -261,7 +262,7 @@ fn readers(states: &[NodeState], needed: usize) -> Vec<Holder> {
     on_enough(holders.collect(), needed)
 }
 
-/// Holders on at least `needed` masters; each as the master shows it that knows most of it.
+/// Holders on at least `needed` masters, each as shown by the master that knows most of it.
 fn on_enough(mut holders: Vec<&Holder>, needed: usize) -> Vec<Holder> {
     holders.sort_unstable_by(|one, other| one.owner.cmp(&other.owner));
     let same = holders

@@ -13,8 +13,8 @@ use crate::round::{Round, Trust};
 use crate::values::policy::Policy;
 use crate::values::votes::{Vote, Votes};
 
-/// Names of the namespace that match a pattern, with the namespace, on any master. Fails if too few masters for a majority
-/// tell all that they have.
+/// Names of the namespace that match a pattern, with the namespace, on any master. Fails if too few masters for a
+/// majority report all that they have.
 pub(crate) async fn names(pool: &Arc<Pool>, pattern: &str) -> Result<BTreeSet<String>, Votes> {
     let namespace = pool
         .config

@@ -11,13 +11,13 @@ use crate::values::master_set::MasterSet;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unfit {
-    /// It replicates another server, so it has no vote of its own.
+    /// The server replicates another one, so it has no vote of its own.
     #[error("it is a replica, not a master ({faq})", faq = Faq("replica"))]
     Replica,
-    /// It is part of a Redis Cluster, which is not one independent vote.
+    /// The server is part of a Redis Cluster, which is not one independent vote.
     #[error("it is a node of a Redis Cluster; an independent master is needed ({faq})", faq = Faq("cluster"))]
     Cluster,
-    /// Its version lacks commands that the protocol needs.
+    /// The server's version lacks commands that the protocol needs.
     #[error("its version {version} is older than {needed} ({faq})", faq = Faq("version"))]
     TooOld {
         /// Server's version by its own report.
@@ -25,13 +25,13 @@ pub enum Unfit {
         /// Oldest version that is accepted.
         needed: &'static str,
     },
-    /// It is the same server as another node, under another address.
+    /// The server is listed under another address, too.
     #[error("it is the same server as {other} ({faq})", faq = Faq("same server"))]
     SameServer {
         /// Node that was connected first.
         other: Arc<str>,
     },
-    /// It may evict lock keys when its memory is full.
+    /// The server may evict lock keys when its memory is full.
     #[error(
         "it evicts keys under memory pressure (maxmemory-policy {policy}); set noeviction or allow it in the builder \
          ({faq})",
@@ -41,14 +41,14 @@ pub enum Unfit {
         /// The server's `maxmemory-policy`.
         policy: String,
     },
-    /// It does not report whether it evicts keys, so it may forget a lock.
+    /// The server does not report whether it evicts keys, so it may forget a lock.
     #[error(
         "it does not say whether it evicts keys (its INFO has no maxmemory_policy); where it is known to evict none, \
          set MastersBuilder::allow_unknown_eviction ({faq})",
         faq = Faq("unknown eviction")
     )]
     UnknownEviction,
-    /// It does not report whether it is a master.
+    /// The server does not report whether it is a master.
     #[error(
         "it does not say whether it is a master (neither INFO nor ROLE does); where it is known to be one, set \
          MastersBuilder::allow_unknown_role ({faq})",
@@ -65,7 +65,7 @@ pub enum Unfit {
         /// Name of the server by its own report.
         server: String,
     },
-    /// It runs no Lua scripts, which are the protocol.
+    /// The server runs no Lua scripts, which are the protocol.
     #[error(
         "it runs no Lua scripts ({error}); load its Lua module, or use a server that has Lua ({faq})",
         faq = Faq("no scripts")
@@ -74,8 +74,8 @@ pub enum Unfit {
         /// Error of the server, in its own words.
         error: String,
     },
-    /// A master of the list is in another set: with another number of masters, or another one [for
-    /// tests](crate::MastersBuilder::for_tests). Until that is corrected the client uses none of its masters.
+    /// A master of the list is in another set: with another number of masters, or another set [for
+    /// tests](crate::MastersBuilder::for_tests). The client uses none of its masters until that is corrected.
     #[error(
         "{told_by} is in a set of {set}, and this client lists {listed}; let every client list the same masters, or, once no \
          client uses {told_by} with another list, run DEL multilock_set there ({faq})",
@@ -84,12 +84,12 @@ pub enum Unfit {
     OtherSet {
         /// Label of the master that is in another set.
         told_by: Arc<str>,
-        /// Set that it has recorded under the key `multilock_set`.
+        /// Set that the master has recorded under the key `multilock_set`.
         set: MasterSet,
         /// Set that this client lists.
         listed: MasterSet,
     },
-    /// It does not let this client in, or denies a command that the protocol needs.
+    /// The server does not let this client in, or denies a command that the protocol needs.
     #[error("it denies access: {error} ({faq})", faq = Faq("denied"))]
     Denied {
         /// Error of the server, in its own words.
@@ -104,7 +104,7 @@ pub enum NodeError {
     /// The server answered, and cannot be used until its configuration or this client's changes.
     #[error("{0}")]
     Unfit(#[from] Unfit),
-    /// It could not be reached, or is not ready (yet).
+    /// The server could not be reached, or is not ready (yet).
     #[error("{0}")]
     Unavailable(String),
     /// The first attempt to connect is still in progress.
@@ -156,12 +156,12 @@ pub enum ConnectError {
     #[error(transparent)]
     Invalid(#[from] InvalidInput),
     /// Too many masters are unfit for a majority of fit ones. With
-    /// [`require_all`](crate::MastersBuilder::require_all), any master is unfit.
+    /// [`require_all`](crate::MastersBuilder::require_all), one unfit master is too many.
     #[error("{node} cannot be used: {reason}")]
     Unfit {
         /// Address of the unfit master, or of the first one of several.
         node: Arc<str>,
-        /// Reason why it is unfit.
+        /// Reason why the master is unfit.
         reason: Unfit,
     },
     /// Fewer than a majority of the masters are connected. The other masters are out of reach, or unfit.

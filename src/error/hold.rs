@@ -18,15 +18,15 @@ pub struct Lost;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LossCause {
-    /// Its validity ended before a quorum had confirmed an extension.
+    /// The validity ended before a quorum had confirmed an extension.
     Expired,
-    /// No quorum is left for it: too many masters serve another owner, or an operator has taken it away
+    /// No quorum is left for the hold: too many masters serve another owner, or an operator has taken the names away
     /// there.
     TakenAway,
-    /// No quorum has it any more: too many masters have forgotten it, or serve another owner, and none of
-    /// them could be given it again.
+    /// No quorum has the hold any more: too many masters have forgotten it, or serve another owner, and none of them
+    /// could be given it again.
     Forgotten,
-    /// [`Masters::close`](crate::Masters::close) released it.
+    /// [`Masters::close`](crate::Masters::close) released the hold.
     Closed,
 }
 
@@ -96,12 +96,12 @@ pub enum UnlockError {
     /// it may have overlapped with another holder's.
     #[error("the hold was lost before it was released: {votes}")]
     WasLost {
-        /// Answer of each master to the release, or its last one before, if this guard sent none. It sends
-        /// none if others are in the hold, or if the hold was released when its loss was found.
+        /// Answer of each master to the release; if this guard sent none, its last answer before. A guard sends none
+        /// if others are in the hold, or if the hold was released when its loss was found.
         votes: Votes,
     },
-    /// Too few masters confirmed the release. It is sent to the others again in the background. The name is
-    /// free at the latest when the lease ends.
+    /// Too few masters confirmed the release. The others get the release again in the background. The name is free at
+    /// the latest when the lease ends.
     #[error("release not confirmed, free in {} at the latest: {votes}", Rounded(*.free_within))]
     Unconfirmed {
         /// Longest time for which a master may keep the name locked.

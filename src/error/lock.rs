@@ -21,9 +21,9 @@ use crate::values::votes::Votes;
 /// async fn charge(masters: &multilock::Masters) -> Result<bool, LockError> {
 ///     match masters.red_lock("invoice:42").try_lock().await {
 ///         Ok(guard) => { /* … */ drop(guard); Ok(true) }
-///         // Somebody else does it. Nothing is wrong.
+///         // Another caller does it. Nothing is wrong.
 ///         Err(LockError::Contended { .. }) => Ok(false),
-///         // Everything else is for the operators, with what each master said.
+///         // Any other error is for the operators, with the answer of each master.
 ///         Err(error) => {
 ///             eprintln!("{error}");
 ///             for answer in error.votes().into_iter().flatten() {
@@ -67,7 +67,7 @@ pub enum LockError {
     /// An option is out of its range. No master was asked.
     #[error(transparent)]
     Invalid(#[from] InvalidInput),
-    /// Others hold it, or several contenders got a part of the votes each.
+    /// Other owners hold the names, or several contenders got a part of the votes each.
     #[error("held by {}{}, worth trying again in {}: {votes}", .holder.as_deref().unwrap_or("another"), InBrackets(.about.as_ref().map(|about| about.as_str())), Rounded(*.retry_after))]
     Contended {
         /// Label of a holder's client ([`client_label`](crate::MastersBuilder::client_label)), if a master
@@ -131,10 +131,10 @@ pub enum LockError {
     TimedOut {
         /// Time for which the call waited.
         waited: Duration,
-        /// Cause; there always is one. Behind another task of this process it is
-        /// [`Contended`](Self::Contended) with this client's own label, while that task holds, and else the
-        /// last refusal of that task. Otherwise it is the refusal of the last completed round, or
-        /// [`Unreachable`](Self::Unreachable) if no round was completed.
+        /// Cause; there always is one.
+        /// - Behind a task of this process that holds: [`Contended`](Self::Contended) with this client's own label.
+        /// - Behind any other task of this process: the last refusal of that task.
+        /// - Otherwise the refusal of the last completed round, or [`Unreachable`](Self::Unreachable) without one.
         last: Option<Box<LockError>>,
     },
 }
@@ -195,8 +195,8 @@ impl LockError {
         }
     }
 
-    /// [`client_label`](crate::MastersBuilder::client_label) of the holder's client, if a master knows it. It
-    /// is this client's own label if a task of this process holds the lock.
+    /// [`client_label`](crate::MastersBuilder::client_label) of the holder's client, if a master knows it. The label
+    /// is this client's own if a task of this process holds the lock.
     pub fn holder(&self) -> Option<&str> {
         match self.cause() {
             Self::Contended { holder, .. } => holder.as_deref(),

@@ -53,7 +53,8 @@ impl InvalidInput {
         }
     }
 
-    /// Refuses a text for people that is empty, longer than `most` bytes, or has control characters. `what` is a noun for it.
+    /// Refuses a text for people that is empty, longer than `most` bytes, or has control characters. `what` names the
+    /// text.
     pub(crate) fn unless_shown(field: &'static str, what: &str, text: &str, most: usize) -> Result<(), Self> {
         if is_shown(text, most) {
             return Ok(());
@@ -68,7 +69,7 @@ impl InvalidInput {
     }
 }
 
-/// Whether a text is one for people, of at most so many bytes.
+/// Whether a text is fit for people: of 1 to `most` bytes, without control characters.
 pub(crate) fn is_shown(text: &str, most: usize) -> bool {
     (1..=most).contains(&text.len()) && !text.contains(char::is_control)
 }

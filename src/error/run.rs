@@ -117,7 +117,7 @@ impl<T> fmt::Debug for RunError<T> {
 
 /// Error of [`OnceJob::run`](crate::OnceJob::run): the reason why the job is not done.
 ///
-/// It is an error for `?` if the error of the body can be shown, as `anyhow::Error` can.
+/// `?` takes this type as an error if the error of the body can be shown, as `anyhow::Error` can.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

@@ -1,4 +1,4 @@
-//! One call for a lock, as it is seen from outside: from the call to the guard, or to the error.
+//! Trace of one call for a lock: from the call to the guard, or to the error.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -14,19 +14,19 @@ use crate::values::names::Names;
 use crate::values::policy::Policy;
 use crate::values::token::FencingToken;
 
-/// A call for a lock. A call that was never begun is not recorded; dropped before its end, it was cancelled.
+/// Trace of a call for a lock. A call that was never begun is not recorded; dropped before its end, it was cancelled.
 #[derive(Debug)]
 pub(crate) struct AcquireTrace {
     label: Label,
     policy: PolicyKind,
     pub(super) timed: TimedSpan,
     rounds: AtomicU32,
-    /// The index of its outcome, where it has got a hold.
+    /// Index of the outcome, if the call gets a hold.
     got: AtomicUsize,
 }
 
 impl AcquireTrace {
-    /// Of a call that is not begun yet.
+    /// Makes the trace of a call that has not begun yet.
     #[inline]
     pub(crate) fn new(label: Label, policy: Policy) -> Self {
         Self {
@@ -56,14 +56,14 @@ impl AcquireTrace {
         &self.label
     }
 
-    /// Asks the masters for a new hold, in its span.
+    /// Runs a request to the masters for a new hold, in the span of the call.
     #[inline]
     pub(crate) fn asking<T>(&self, ask: impl FnOnce() -> T) -> T {
         self.label.asked();
         self.round(ask)
     }
 
-    /// The same for a second round that asks for a larger fencing token.
+    /// Runs a second round, which asks for a larger fencing token, in the span of the call.
     #[inline]
     pub(crate) fn raising<T>(&self, ask: impl FnOnce() -> T) -> T {
         self.label.raised();
@@ -79,7 +79,7 @@ impl AcquireTrace {
         span.in_scope(ask)
     }
 
-    /// A hold begins for it.
+    /// Notes that a hold has begun for the call.
     pub(super) fn got(&self, is_passed_on: bool) {
         let outcome = if is_passed_on {
             AcquireOutcome::HandedOn
@@ -89,7 +89,7 @@ impl AcquireTrace {
         self.got.store(outcome.index(), Ordering::Relaxed);
     }
 
-    /// It has got a hold with this token, and so much validity.
+    /// Ends the call, which has got a hold with this token and this validity.
     pub(crate) fn granted(&mut self, token: FencingToken, validity: impl FnOnce() -> Duration) {
         let outcome = AcquireOutcome::ALL[*self.got.get_mut()];
         let hold = self.timed.seen().map(|_| (validity(), token.into()));

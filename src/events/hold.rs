@@ -1,5 +1,4 @@
-//! One hold, as it is seen from outside: from the grant to its end. Holds that have a grant one after the other are
-//! distinguished.
+//! Trace of one hold, from the grant to its end. Holds that have a grant one after the other are distinguished.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,7 +15,7 @@ use crate::error::LossCause;
 use crate::values::names::Names;
 use crate::values::token::FencingToken;
 
-/// The hold that a grant has now, if anybody looks at it.
+/// The hold that a grant has now, if its trace is observed.
 #[derive(Debug, Default)]
 pub(crate) struct HoldTrace {
     is_open: AtomicBool,
@@ -31,7 +30,7 @@ pub(crate) struct OpenHold {
 }
 
 impl HoldTrace {
-    /// A call for a lock has got a hold, from the masters or from another task of the process.
+    /// Begins the trace of a hold that a call has got, from the masters or from another task of the process.
     #[inline]
     pub(crate) fn begin(&self, call: &AcquireTrace, is_passed_on: bool, names: &Names, token: FencingToken) {
         if call.is_open() {
@@ -45,7 +44,7 @@ impl HoldTrace {
     fn open(&self, call: &AcquireTrace, names: &Names, token: u64) {
         let label = call.label().clone();
         label.held();
-        // Its span comes after that of the call, and goes on when that one has ended.
+        // The span of the hold comes after that of the call, and goes on when the call's span has ended.
         let before = call.timed.seen().map(|call| &call.span);
         let timed = TimedSpan::start(before.is_some(), || {
             let span = tracing::debug_span!(target: TARGET, parent: None, "multilock.hold", %names, token, end = Empty);
@@ -56,7 +55,7 @@ impl HoldTrace {
         self.is_open.store(true, Ordering::Release);
     }
 
-    /// A renewal was confirmed, and it has so much validity now.
+    /// Notes that a renewal was confirmed, with the validity after it.
     pub(crate) fn renewed(&self, validity: impl FnOnce() -> Duration) {
         if self.is_open.load(Ordering::Acquire)
             && let Some(SeenSpan { span, .. }) = self.hold().as_ref().and_then(|hold| hold.timed.seen())
@@ -66,7 +65,7 @@ impl HoldTrace {
         }
     }
 
-    /// Takes it out, for the caller to end it.
+    /// Takes the open hold out, for the caller to end it.
     #[inline]
     pub(crate) fn take(&self) -> Option<OpenHold> {
         self.is_open.load(Ordering::Acquire).then(|| self.hold().take())?

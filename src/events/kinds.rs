@@ -1,15 +1,15 @@
-//! The words that distinguish things in labels and spans: few, and always the same.
+//! Words that distinguish things in labels and spans: few, and always the same.
 
 use crate::error::{LockError, LossCause};
 use crate::values::policy::Policy;
 use crate::values::votes::Vote;
 
-/// A kind of which each value has a word.
+/// A kind with a word for each of its values.
 pub(crate) trait Word: Copy + 'static {
-    /// The label of metrics that has these words.
+    /// Label of the metrics that has these words.
     #[cfg(feature = "metrics")]
     const KEY: &'static str;
-    /// All of them, in the order of their indices.
+    /// All values, in the order of their indices.
     const ALL: &'static [Self];
 
     fn index(self) -> usize;
@@ -56,7 +56,7 @@ words! {
 }
 
 words! {
-    /// A master's answer to a question that is put to a vote.
+    /// Answer of a master to a question that is put to a vote.
     enum VoteKind by "vote" {
         Granted = "granted", Refused = "refused", NotHeld = "not_held", Revoked = "revoked", Failed = "failed",
         NotSent = "not_sent", Late = "late", Unknown = "unknown", Quarantined = "quarantined",
@@ -70,12 +70,12 @@ words! {
 }
 
 words! {
-    /// How a call for a lock ended.
+    /// End of a call for a lock.
     enum AcquireOutcome by "outcome" {
         Granted = "granted",
         /// The owner was inside already.
         Reentered = "reentered",
-        /// Another task of the process has passed its hold on.
+        /// Another task of the process has handed its hold on.
         HandedOn = "handed_on",
         Contended = "contended", Unreachable = "unreachable", TimedOut = "timed_out", TooLate = "too_late",
         Unfenced = "unfenced", Misconfigured = "misconfigured", Upgrade = "upgrade", Closed = "closed",
@@ -96,16 +96,16 @@ words! {
 }
 
 words! {
-    /// How a hold ended.
+    /// End of a hold.
     enum HoldEnd by "end" {
         Released = "released",
-        /// Given up while its names are still kept.
+        /// The hold was given up, and its names stay locked for a while.
         Kept = "kept",
         HandedOn = "handed_on",
-        /// Its names stay with the client.
+        /// The names of the hold stay with the client.
         Stays = "stays",
         Lost = "lost",
-        /// Only leaked guards are in it.
+        /// Only leaked guards are in the hold.
         Leaked = "leaked",
     }
 }
@@ -117,7 +117,7 @@ words! {
 }
 
 words! {
-    /// The outcome of an unlock.
+    /// Outcome of an unlock.
     enum UnlockOutcome by "outcome" {
         Released = "released", HandedOn = "handed_on", Stays = "stays", KeptFor = "kept_for", Downgraded = "downgraded",
         StillHeld = "still_held", Unconfirmed = "unconfirmed", WasLost = "was_lost",
@@ -130,21 +130,21 @@ words! {
 }
 
 words! {
-    /// Why a waiter went on.
+    /// Reason why a waiter went on.
     enum WokenBy by "by" {
-        /// Masters have called it, or sent the time at which to ask.
+        /// Masters have called the waiter, or sent the time at which to ask.
         Notice = "notice",
-        /// No message came for so long.
+        /// No message came until the timer fired.
         Timer = "timer",
         /// Listening was interrupted.
         Gap = "gap",
-        /// Another task of the process has passed on what it had.
+        /// Another task of the process has handed its turn or hold on.
         HandOn = "hand_on",
     }
 }
 
 impl VoteKind {
-    /// None where the outcome was certain before.
+    /// Kind of a vote; `None` if the outcome was certain before the master answered.
     #[inline]
     pub(crate) fn of(vote: &Vote) -> Option<Self> {
         Some(match vote {

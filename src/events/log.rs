@@ -37,13 +37,13 @@ pub(crate) fn waits_long(names: &Names, waited: Duration, error: &dyn Display) {
     tracing::warn!(target: TARGET, %names, %waited, %error, "waiting long for a lock");
 }
 
-/// As is usual where another one leads.
+/// Logs a candidate that waits, as is usual while another one leads.
 pub(crate) fn waits_to_lead(names: &Names, waited: Duration, error: &dyn Display) {
     let waited = Rounded(waited);
     tracing::info!(target: TARGET, %names, %waited, %error, "standing by to lead");
 }
 
-/// Perhaps for the same task, which would wait for ever.
+/// Logs a wait for this process, perhaps for the same task, which would wait for ever.
 pub(crate) fn waits_for_this_process(names: &Names, waited: Duration, error: &dyn Display) {
     let waited = Rounded(waited);
     tracing::warn!(target: TARGET, %names, %waited, %error, "waiting long for a lock that this process holds itself");
@@ -57,12 +57,12 @@ pub(crate) fn leads_no_longer(names: &Names, loss: &Loss) {
     }
 }
 
-/// The term was to end, and its body has not come to its end.
+/// Logs a term that was to end before its body came to its end.
 pub(crate) fn stepped_down(names: &Names) {
     tracing::info!(target: TARGET, %names, "stepped down; the leader's work was dropped");
 }
 
-/// Numbers of holds by their ends, and of masters that did not get every message.
+/// Logs the numbers of holds by their ends, and of masters that did not get every message.
 pub(crate) fn closed(released: u64, unconfirmed: u64, kept: u64, left: usize) {
     tracing::info!(target: TARGET, released, unconfirmed, kept, left, "masters closed");
 }
@@ -89,7 +89,7 @@ pub(crate) fn not_renewed(names: &Names, retry: Duration) {
     tracing::debug!(target: TARGET, %names, %retry, "renewal not confirmed");
 }
 
-/// A connection that lives has been given other credentials.
+/// Logs that a live connection has logged in with other credentials.
 pub(crate) fn logged_in_anew(node: &str) {
     tracing::debug!(target: TARGET, node, "logged in anew");
 }
@@ -98,7 +98,7 @@ pub(crate) fn credentials_not_refreshed(node: &str, reason: &str) {
     tracing::warn!(target: TARGET, node, reason, "credentials were not refreshed");
 }
 
-/// Whether a session was resumed is in the kind.
+/// Logs a handshake; `kind` shows whether a session was resumed.
 #[cfg(feature = "rustls")]
 pub(crate) fn tls_established(host: &str, kind: &dyn std::fmt::Debug) {
     tracing::debug!(target: TARGET, host, ?kind, "TLS handshake");

@@ -1,9 +1,9 @@
-//! Everything observable passes here. Events become tracing's events and spans, and, with the feature `metrics`, the figures
-//! of the crate `metrics`.
+//! Everything observable passes here. Events become tracing's events and spans, and, with the feature `metrics`,
+//! metrics of the crate of that name.
 //!
-//! Other modules tell an [`EventObserver`] by one call, and know of neither. Handles of metrics are made when a client is
-//! connected and when a label is first used, so that taking a lock looks nothing up. Without the feature an observer of
-//! figures has no size, and without a subscriber a span is one look at a level.
+//! Other modules report to an [`EventObserver`] by one call, and know of neither. Handles of metrics are made when a
+//! client is connected and when a label is first used, so that taking a lock looks nothing up. Without the feature an
+//! observer of metrics has no size, and without a subscriber a span is one look at a level.
 //!
 //! Neither names of locks nor owner fields are ever labels, and an owner field is in no span or event.
 
@@ -36,8 +36,8 @@ pub(crate) use self::throttle::LogThrottle;
 #[cfg(not(feature = "metrics"))]
 pub(crate) use self::unmetered::{Unmetered as Events, Unmetered as Label, Unmetered as NodeMeters};
 
-/// Of all events and spans.
+/// Target of all events and spans.
 const TARGET: &str = "multilock";
 
-/// Whether figures are kept.
+/// Whether metrics are recorded.
 pub(crate) const METERED: bool = cfg!(feature = "metrics");

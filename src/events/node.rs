@@ -1,4 +1,4 @@
-//! Events of one master, in the log and in figures.
+//! Events of one master, in the log and in metrics.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,13 +13,13 @@ use super::{EventObserver, NodeMeters, TARGET};
 use crate::error::NodeError;
 use crate::time::rounded::Rounded;
 
-/// One master, by its label.
+/// Observer of one master, by its label.
 #[derive(Debug)]
 pub(crate) struct NodeEvents {
     label: Arc<str>,
     was_up: AtomicBool,
     reach: Mutex<Reach>,
-    /// Rings when its status may have changed, for the task that watches the masters.
+    /// Notified when the status of the master may have changed, for the task that watches the masters.
     changed: Arc<Notify>,
     meters: NodeMeters,
 }

@@ -1,4 +1,4 @@
-//! The list of events, for the log and for figures.
+//! List of events, for the log and for metrics.
 
 use std::time::Duration;
 
@@ -8,106 +8,106 @@ use super::kinds::{AcquireOutcome, HoldEnd, Op, PolicyKind, UnlockOutcome, VoteK
 use crate::error::{LossCause, NodeError};
 use crate::values::policy::Policy;
 
-/// Events of a client, of calls for locks under one label, and of one master. An observer implements the ones that it takes
-/// note of.
+/// Observer of a client, of calls for locks under one label, or of one master. An observer implements the events that
+/// it notes.
 #[allow(unused_variables, reason = "the names are for implementations")]
 pub(crate) trait EventObserver {
-    /// A waiter goes on, because of this.
+    /// Notes that a waiter goes on, with the cause.
     fn woken(&self, by: WokenBy) {}
 
-    /// The watchdog has tried to renew a hold, which had so much validity left when a quorum confirmed, if one did.
+    /// Notes an attempt of the watchdog to renew a hold, with the validity that was left if a quorum confirmed.
     fn renewed(&self, margin: Option<Duration>) {}
 
-    /// Somebody has waited for the outcome of a guard that was given up.
+    /// Notes the outcome of a guard that was given up, for a caller that has waited for it.
     fn unlocked(&self, outcome: UnlockOutcome) {}
 
-    /// An operator has taken names away.
+    /// Notes that an operator has taken names away.
     fn forced(&self) {}
 
-    /// For each policy, whether a lock could be granted now.
+    /// Sets for each policy whether a lock could be granted now.
     fn ready(&self, is_ready: impl Fn(Policy) -> bool) {}
 
-    /// For how long the oldest hold of this client is held; zero where there is none.
+    /// Sets the age of this client's oldest hold; zero if there is none.
     fn oldest_hold(&self, held_for: Duration) {}
 
-    /// Number of holds without slack: exactly a quorum of more masters has them.
+    /// Sets the number of holds without slack: exactly a quorum of more masters has them.
     fn holds_without_slack(&self, count: usize) {}
 
-    /// Number of names that stay with the client while nobody holds them.
+    /// Sets the number of names that stay with the client while nobody holds them.
     fn idle_locks(&self, count: usize) {}
 
-    /// Number of permits that the client holds.
+    /// Sets the number of permits that the client holds.
     fn permits(&self, count: usize) {}
 
-    /// A round is over; it is won where as many masters assented as were needed.
+    /// Notes the end of a round. A round is won if as many masters assented as were needed.
     fn round_ended(&self, op: Op, is_won: bool, took: Duration) {}
 
-    /// A call for a lock has ended.
+    /// Notes the end of a call for a lock.
     fn acquired(&self, policy: PolicyKind, outcome: AcquireOutcome, took: Duration) {}
 
-    /// Masters are asked for a new hold.
+    /// Notes that masters are asked for a new hold.
     fn asked(&self) {}
 
-    /// Masters are asked for a larger fencing token.
+    /// Notes that masters are asked for a larger fencing token.
     fn raised(&self) {}
 
-    /// One more waits.
+    /// Counts another waiter.
     fn waits(&self) {}
 
-    /// One waits no longer.
+    /// Notes that a waiter waits no longer.
     fn waited(&self) {}
 
-    /// One more is held.
+    /// Counts another hold.
     fn held(&self) {}
 
-    /// One is held no longer.
+    /// Notes the end of a hold.
     fn ended(&self, end: HoldEnd, held_for: Duration) {}
 
-    /// A hold was lost. It ends, too.
+    /// Notes the loss of a hold, which also ends.
     fn lost(&self, cause: LossCause) {}
 
-    /// There is a connection to the master.
+    /// Notes a connection to the master.
     fn connected(&self) {}
 
-    /// It is not the first one.
+    /// Notes that the connection is not the first one.
     fn reconnected(&self) {}
 
-    /// There is no connection; `is_new` says whether for another reason than before.
+    /// Notes that there is no connection; `is_new` if the reason is another one than before.
     fn disconnected(&self, reason: &NodeError, is_new: bool) {}
 
-    /// The client was closed, and with it the connection.
+    /// Notes that the client was closed, and with it the connection.
     fn closed(&self) {}
 
-    /// The master has missed a deadline.
+    /// Notes that the master has missed a deadline.
     fn kept_silent(&self) {}
 
-    /// It has no vote for so long.
+    /// Notes the time for which the master has no vote.
     fn in_quarantine(&self, remaining: Duration) {}
 
-    /// Its clock stepped against this host's.
+    /// Notes that the master's clock stepped against this host's.
     fn clock_stepped(&self, by: Duration, no_vote_for: Duration) {}
 
-    /// Its memory was wiped.
+    /// Notes that the master's memory was wiped.
     fn memory_wiped(&self) {}
 
-    /// Notices come from it again.
+    /// Notes that messages come from the master again.
     fn subscribed_again(&self, is_confirmed: bool) {}
 
-    /// It cannot do, or does not tell, all that others do.
+    /// Notes that the master lacks a capability that others have, or does not report it.
     fn lacks(&self, missing: &str) {}
 
-    /// Its user may not subscribe.
+    /// Notes that the master's user may not subscribe.
     fn denies_subscription(&self) {}
 
-    /// It has answered a call that was sent at `sent`.
+    /// Notes the answer to a call that was sent at `sent`.
     fn answered(&self, op: Op, sent: Instant) {}
 
-    /// Its answer came to this vote, if it is one.
+    /// Notes the vote of an answer, if it is one.
     fn voted(&self, op: Op, vote: Option<VoteKind>) {}
 
-    /// Number of releases that are owed to it.
+    /// Sets the number of pending releases.
     fn owed(&self, releases: usize) {}
 
-    /// Values that change by themselves, while the master is connected.
+    /// Sets values that change by themselves, while the master is connected.
     fn sampled(&self, quarantine: Duration, clock_offset_us: i64) {}
 }

@@ -1,19 +1,19 @@
-//! Lines of the log about a master that comes and goes: not more than one outage in ten seconds.
+//! Lines of the log about a master that comes and goes: at most one outage in ten seconds.
 
 use super::throttle::{INTERVAL, LastLine};
 use crate::error::NodeError;
 
-/// The state of one master, by the log.
+/// State of one master, by the log.
 #[derive(Debug, Default)]
 pub(super) struct Reach {
-    /// Why there is no connection; none while the log says that there is one.
+    /// Reason why there is no connection; `None` while the log says that there is one.
     outage: Option<NodeError>,
     line: LastLine,
 }
 
 impl Reach {
-    /// There is no connection, and `is_new` says whether for another reason than before. Whether to write it; with the
-    /// number of outages that were left out. An outage that lasts is written once the time is over.
+    /// Notes that there is no connection; `is_new` for another reason than before. Returns the number of outages that
+    /// were left out if a line is to be written. An outage that lasts is written once the time is over.
     pub(super) fn lost(&mut self, reason: &NodeError, is_new: bool) -> Option<u64> {
         if self.outage.as_ref() == Some(reason) {
             return None;
@@ -23,7 +23,7 @@ impl Reach {
         Some(left_out)
     }
 
-    /// There is a connection again. Whether to write it: not after an outage that was left out.
+    /// Notes a connection. Returns whether a line is to be written: not after an outage that was left out.
     pub(super) fn found(&mut self) -> bool {
         self.outage.take().is_some()
     }

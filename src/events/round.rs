@@ -1,4 +1,4 @@
-//! One round, as it is seen from outside.
+//! Trace of one round.
 
 use tracing::Level;
 use tracing::field::Empty;
@@ -7,7 +7,7 @@ use super::kinds::{Op, VoteKind, Word};
 use super::timed_span::{SeenSpan, TimedSpan, may_be_seen};
 use super::{EventObserver, Events, TARGET};
 
-/// A round under way. Dropped, it is over.
+/// Trace of a round under way. Its drop ends the round.
 #[derive(Debug)]
 pub(crate) struct RoundTrace {
     op: Op,
@@ -17,12 +17,12 @@ pub(crate) struct RoundTrace {
     granted: u8,
     refused: u8,
     silent: u8,
-    /// Counts its duration.
+    /// Observer of the round's duration.
     events: Events,
 }
 
 impl RoundTrace {
-    /// In the span that is current, where so many masters have to assent.
+    /// Begins a round in the current span; `needed` is the number of masters that have to assent.
     #[inline]
     pub(crate) fn begin(events: &Events, op: Op, needed: usize) -> Self {
         let timed = TimedSpan::start(may_be_seen(Level::TRACE), || {
@@ -44,7 +44,7 @@ impl RoundTrace {
         self.op
     }
 
-    /// Number of masters that have to assent.
+    /// Sets the number of masters that have to assent.
     pub(crate) fn needs(&mut self, needed: usize) {
         self.needed = few(needed);
     }
@@ -61,7 +61,7 @@ impl RoundTrace {
         }
     }
 
-    /// Nothing that is still to come matters to the caller.
+    /// Ends the round: no later answer matters to the caller.
     #[inline]
     pub(crate) fn end(&mut self) {
         if self.is_open() {

@@ -1,4 +1,4 @@
-//! Warnings that recur for as long as something is wrong: one line in ten seconds for each cause, or in a minute for
+//! Warnings that recur for as long as something is wrong. Each cause has one line in ten seconds, or in a minute for
 //! candidates, with a count of the lines that were left out.
 
 use std::sync::{Mutex, PoisonError};
@@ -13,22 +13,22 @@ use crate::time::rounded::Rounded;
 use crate::values::names::Names;
 use crate::values::votes::Votes;
 
-/// Between two lines of one cause.
+/// Time between two lines of one cause.
 pub(super) const INTERVAL: Duration = Duration::from_secs(10);
-/// The same for candidates, which stand for days.
+/// Time between two lines for candidates, which wait for days.
 const LEAD_INTERVAL: Duration = Duration::from_secs(60);
 
-/// When the last line of one cause was written, and how many were left out since.
+/// Time of the last line of one cause, and number of lines that were left out since.
 #[derive(Debug, Default)]
 pub(super) struct LastLine {
     last: Option<Instant>,
     left_out: u64,
 }
 
-/// The recurring warnings of one client.
+/// Recurring warnings of one client.
 #[derive(Debug, Default)]
 pub(crate) struct LogThrottle {
-    /// By the kind of error, as are the next.
+    /// One bound for each kind of error, as for `leads`.
     waits: [Bound; AcquireOutcome::ALL.len()],
     leads: [Bound; AcquireOutcome::ALL.len()],
     releases: Bound,
@@ -39,28 +39,28 @@ pub(crate) struct LogThrottle {
 struct Bound(Mutex<LastLine>);
 
 impl LogThrottle {
-    /// Masters could not decide about a lock that is waited for.
+    /// Logs that masters could not decide about a lock that is waited for.
     pub(crate) fn still_waiting(&self, names: &Names, error: &LockError) {
         if let Some(left_out) = self.waits[AcquireOutcome::of_error(error).index()].admit(INTERVAL) {
             tracing::warn!(target: TARGET, %names, %error, left_out, "still waiting for a lock");
         }
     }
 
-    /// A candidate for the lead was refused for a reason that time may cure.
+    /// Logs that a candidate for the lead was refused for a reason that time may cure.
     pub(crate) fn cannot_lead(&self, names: &Names, error: &LockError) {
         if let Some(left_out) = self.leads[AcquireOutcome::of_error(error).index()].admit(LEAD_INTERVAL) {
             tracing::warn!(target: TARGET, %names, %error, left_out, "cannot lead yet");
         }
     }
 
-    /// A waiter was woken, and its task was not polled in time: its turn goes on to the next.
+    /// Logs that a woken waiter's task was not polled in time: its turn goes on to the next.
     pub(crate) fn not_polled(&self, names: &Names) {
         if let Some(left_out) = self.unpolled.admit(INTERVAL) {
             tracing::warn!(target: TARGET, %names, left_out, "a task that waits for a lock is not polled");
         }
     }
 
-    /// The hold of a body that has ended was released, and too few masters have confirmed it.
+    /// Logs that too few masters have confirmed the release after a body has ended.
     pub(crate) fn release_unconfirmed(&self, names: &Names, free_within: Duration, votes: &Votes) {
         if let Some(left_out) = self.releases.admit(INTERVAL) {
             let free_within = Rounded(free_within);
@@ -77,8 +77,8 @@ impl Bound {
 }
 
 impl LastLine {
-    /// Admits a line `at_once`, or if the last one is an interval ago, with the number of lines that were left out before it.
-    /// A line that `is_new` counts if it is left out.
+    /// Admits a line `at_once`, or if the last one is an interval ago. Returns the number of lines that were left out
+    /// before it. A line that `is_new` counts if it is left out.
     pub(super) fn admit(&mut self, interval: Duration, at_once: bool, is_new: bool) -> Option<u64> {
         let now = Instant::now();
         if !at_once && self.last.is_some_and(|last| now - last < interval) {

@@ -1,4 +1,4 @@
-//! Something that lasts: its span, and the time that it takes.
+//! Span of a thing that lasts, and its duration.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use tracing::{Level, Span};
 
 use super::METERED;
 
-/// Runs if figures are kept, or if its span is looked at.
+/// Runs if metrics are recorded, or if its span is observed.
 #[derive(Debug, Default)]
 pub(super) struct TimedSpan {
-    /// For figures. Without the feature `metrics` it has no size.
+    /// Begin, for metrics. Without the feature `metrics` it has no size.
     begun: [Option<Instant>; METERED as usize],
     seen: Option<Box<SeenSpan>>,
 }
 
-/// A span that is looked at.
+/// A span that is observed.
 #[derive(Debug)]
 pub(super) struct SeenSpan {
     pub(super) begun: Instant,
@@ -24,7 +24,7 @@ pub(super) struct SeenSpan {
 }
 
 impl TimedSpan {
-    /// It begins now. Its span is made if somebody may look.
+    /// Begins. Makes the span if a subscriber may observe it.
     #[inline]
     pub(super) fn start(may_be_seen: bool, span: impl FnOnce() -> Span) -> Self {
         Self {
@@ -43,7 +43,7 @@ impl TimedSpan {
         self.seen.as_deref()
     }
 
-    /// It is over. The time that it took, for figures.
+    /// Ends. Returns the duration, for metrics.
     pub(super) fn stop(&mut self) -> Duration {
         let begun = std::mem::take(self).begun;
         begun.into_iter().flatten().map(|begun| begun.elapsed()).sum()
@@ -57,13 +57,13 @@ fn seen(span: impl FnOnce() -> Span) -> Option<Box<SeenSpan>> {
     (!span.is_disabled()).then(|| Box::new(SeenSpan { begun, span }))
 }
 
-/// Whether somebody may look at spans of this level.
+/// Whether a subscriber may observe spans of this level.
 #[inline]
 pub(super) fn may_be_seen(level: Level) -> bool {
     level <= LevelFilter::current()
 }
 
-/// For a field of a span.
+/// Whole milliseconds, for a field of a span.
 pub(super) fn whole_ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

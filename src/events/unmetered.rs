@@ -1,10 +1,10 @@
-//! Without the feature `metrics` nobody keeps figures.
+//! Placeholders for metrics without the feature `metrics`.
 
 use std::sync::Arc;
 
 use super::observer::EventObserver;
 
-/// Placeholder for the figures of a client, of a label, and of a master.
+/// Placeholder for the metrics of a client, of a label, and of a master.
 #[derive(Clone, Debug)]
 pub(crate) struct Unmetered;
 

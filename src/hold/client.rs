@@ -106,8 +106,8 @@ impl ClientCore {
         drawn.ok().and_then(draw).unwrap_or(clock_us)
     }
 
-    /// Proposes a token for these names, at least `least_us`. It is above all known fences of the names, and
-    /// above all fences that a master with a vote may have forgotten.
+    /// Proposes a token for these names, at least `least_us`: above all known fences of the names, and above all
+    /// fences that a master with a vote may have forgotten.
     pub(crate) fn propose_token(&self, names: &Names, clocks: &Clocks, least_us: u64) -> FencingToken {
         // Without a connected master the token is never used.
         let clock_us = clocks.median_us().unwrap_or_else(|| self.pool.clock.wall_us());

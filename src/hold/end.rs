@@ -86,7 +86,7 @@ fn give_up(client: &Arc<ClientCore>, grant: &Arc<Grant>) -> GuardEnd {
     }
     let release = UnsentRelease::of(pool, grant, kept);
     if release.is_none() && grant.is_taken_again() {
-        // A task that has just joined the line has it.
+        // A task that has just joined the line has the grant.
         return GuardEnd::HandedOn;
     }
     client.schedule.forget(grant);

@@ -6,9 +6,9 @@
 //! a quorum ends earlier by the largest step of its masters. A hold with k masters to spare ignores the k
 //! largest steps, and ends earlier by the next.
 //!
-//! If a client slept and its clock stood still, it sees every master step by the time that it slept. The hold
-//! loses that time as soon as so many masters have answered that the others are no quorum. The loss does not
-//! count earlier, because no answer shows another master's clock.
+//! If a client slept and its clock stood still, it sees every master step by the time that it slept. The hold loses
+//! that time once the masters that have not answered are no quorum. The loss does not count earlier, because no
+//! answer shows another master's clock.
 
 use std::sync::Arc;
 use std::time::Duration;

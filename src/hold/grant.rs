@@ -50,17 +50,17 @@ pub(crate) struct Grant {
 #[derive(Debug)]
 pub(crate) struct GrantFacts {
     pub(crate) names: Names,
-    /// Never used again for another grant.
+    /// Field that is never used again for another grant.
     pub(crate) field: Field,
     /// Size of the quorum.
     pub(crate) needed: usize,
-    /// One for each of its holds. A reader shares the token that is there.
+    /// Tokens, one for each hold of the grant. A reader shares the token that is stored.
     pub(crate) tokens: Block,
     /// Kind of hold that the round requested.
     pub(crate) granted: HoldKind,
-    /// Whether its release is announced to clients of Redisson's.
+    /// Whether the release is announced to clients of Redisson's.
     pub(crate) is_announced: bool,
-    /// Caption of its holds.
+    /// Caption of the grant's holds.
     pub(crate) caption: Option<Arc<Caption>>,
     /// Waiters for the names at the time of the grant.
     pub(crate) behind: WaitersBehind,
@@ -99,7 +99,7 @@ impl Grant {
         }
     }
 
-    /// Leads recalls of its field to the grant, and takes in those that have come before.
+    /// Leads recalls of the grant's field to the grant, and takes in recalls that have come before.
     pub(crate) fn take_recalls(self: &Arc<Self>) {
         let grant = Arc::downgrade(self);
         let before = self.known.granted(grant).into_iter().chain(self.behind.first);
@@ -110,7 +110,7 @@ impl Grant {
 
     /// Notes a waiter of another line or client. Returns whether the grant is idle.
     pub(crate) fn note_waiter(&self, ticket: NonZeroU64) -> bool {
-        // A call that does not wait for a holder.
+        // The last ticket is that of a call that does not wait for a holder.
         if ticket.get() == LAST {
             return false;
         }
@@ -131,7 +131,7 @@ impl Grant {
         let now = self.clock.now();
         let stay = || self.state().become_idle(now, now.since(self.begun), self.granted);
         match self.line() {
-            // No task joins the line meanwhile. One that joins later looks for an idle grant.
+            // No task joins the line meanwhile. A task that joins later looks for an idle grant.
             Some(line) => line.if_empty(stay),
             None => stay(),
         }
@@ -259,9 +259,9 @@ impl Grant {
     }
 
     /// Whether a master has had the grant without a gap:
-    /// - It has counted for the hold.
-    /// - Its end there has not come, after all known steps of its clock.
-    /// - It has given no other answer since.
+    /// - The master has counted for the hold.
+    /// - The end there has not come, after all known steps of the master's clock.
+    /// - The master has given no other answer since.
     pub(crate) fn is_kept_by(&self, node: usize) -> bool {
         let state = self.state();
         state.ends.is_valid_on(node, self.clock.now())
@@ -289,7 +289,7 @@ impl Grant {
         self.state().widen()
     }
 
-    /// Whether it has no slack: exactly its quorum has it, of more masters.
+    /// Whether the grant has no slack: exactly a quorum of more masters has it.
     pub(crate) fn is_without_slack(&self) -> bool {
         let (missing, nodes) = {
             let state = self.state();

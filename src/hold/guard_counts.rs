@@ -5,7 +5,7 @@
 pub(super) struct GuardCounts {
     pub(super) all: u64,
     exclusive: u64,
-    /// Leaked guards never exit.
+    /// Leaked guards, which never exit.
     leaked: u64,
     /// Guards that want the hold renewed.
     renewing: u64,

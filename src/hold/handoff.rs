@@ -3,8 +3,8 @@
 //! - While no waiter elsewhere is known, the grant is handed on to any task. A waiter that a master refuses recalls it. A
 //!   recall may be lost, so this lasts for a second after the question to the masters. The grant of a sticky lock is
 //!   handed on for two leases.
-//! - Once a waiter elsewhere is known, tasks with smaller tickets come first, as they would on the masters. Of the others
-//!   those that waited already have one hold each, none that begins 20 ms later.
+//! - Once a waiter elsewhere is known, tasks with smaller tickets come first, as they would on the masters. Other
+//!   tasks that waited already have one hold each, which begins within 20 ms.
 //! - Clients of other libraries recall nothing. If they are to make progress beside this crate, the grant is handed on for
 //!   30 ms.
 
@@ -15,11 +15,11 @@ use crate::queue::{LineOptions, NextInLine};
 use crate::time::clock::Moment;
 use crate::values::token::Block;
 
-/// Time for which an answer of the masters counts that told of no waiter.
+/// Time for which an answer of the masters counts that reported no waiter.
 const NEWS: Duration = Duration::from_secs(1);
 /// Time after a waiter became known for which the grant is handed on to tasks that waited already.
 const SLICE: Duration = Duration::from_millis(20);
-/// Time after the grant for which it is handed on beside clients of other libraries.
+/// Time after the grant for which the grant is handed on beside clients of other libraries.
 const BESIDE_OTHERS: Duration = Duration::from_millis(30);
 
 /// Waiters of other lines and clients, as far as masters have reported them.
@@ -40,7 +40,7 @@ pub(super) struct Handoff {
     /// Validity left of the grant, and its lease; `None` if masters may keep the names locked for longer.
     pub(super) left: Duration,
     pub(super) lease: Option<Duration>,
-    /// Time before its acquire was sent.
+    /// Time before the acquire was sent.
     pub(super) begun: Moment,
     /// Time since it was granted.
     pub(super) for_so_long: Duration,
@@ -72,7 +72,7 @@ fn is_worth_it(offer: &Handoff, options: &LineOptions, next: &NextInLine) -> boo
     is_its_own && offer.left > options.min_validity && offer.left >= enough.max(next.at_least)
 }
 
-/// Bounds the time for which others wait: by the age of what is known of them, and by their tickets.
+/// Whether it is the next task's turn: bounds the time for which others wait, by tickets and by the age of the news.
 fn is_in_turn(offer: &Handoff, options: &LineOptions, next: &NextInLine) -> bool {
     // Whether the task began to wait before a moment, by the clock of this process; equal times do not count.
     let waited_at = |moment: Moment| !moment.since(next.begun).is_zero();
@@ -81,7 +81,7 @@ fn is_in_turn(offer: &Handoff, options: &LineOptions, next: &NextInLine) -> bool
         return false;
     }
     match offer.elsewhere {
-        // In the order of tickets, a waiter may be older that the masters did not know when they were asked.
+        // A waiter that the masters did not know when they were asked may be older, in the order of tickets.
         _ if options.fair && !waited_at(offer.begun) => false,
         None => offer.may_stay || offer.now.since(offer.begun) < NEWS,
         Some(others) if is_older(others.first) => true,

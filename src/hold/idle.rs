@@ -51,7 +51,7 @@ struct IdleState {
 /// A name with a grant that was recalled before it was used again.
 #[derive(Clone, Copy, Debug)]
 struct RecalledName {
-    /// Number of releases after the next recall is twice this.
+    /// Number of releases at once after the last recall. After the next recall it is twice this.
     penalty: u8,
     /// Number of times for which a grant is still released at once.
     unspent: u8,
@@ -116,12 +116,12 @@ impl IdleGrants {
             // The drop of a grant takes other mutexes.
             drop(before);
         }
-        // It is entered before it is idle: a recall that comes at once finds it.
+        // The grant is entered before it is idle: a recall that comes at once finds it.
         if !grant.become_idle() {
             self.forget(grant);
             return false;
         }
-        // Its last hold may not have been renewed any more.
+        // The grant's last hold may not have been renewed any more.
         self.schedule.watch(grant);
         if self.names.load(Ordering::Relaxed) > most {
             self.release_oldest(grant);
@@ -163,8 +163,8 @@ impl IdleGrants {
         }
     }
 
-    /// Releases an idle grant because a waiter wants its names, and for some time releases later ones of the names at
-    /// once.
+    /// Releases an idle grant because a waiter wants its names. For some time, later grants of the names are released
+    /// at once.
     pub(super) fn recalled(&self, field: u64) {
         if let Some(grant) = self.with_field(field)
             && self.release(&grant)

@@ -1,7 +1,7 @@
 //! Rounds that store on the masters that a job is done, or that forget it.
 //!
-//! The usual case is one round, whose script stores the mark and releases the hold ([`store_and_release`]). If it
-//! leaves one of them undone, they are done one after the other: the mark while the hold is renewed, and then the release.
+//! The usual case is one round, whose script stores the mark and releases the hold ([`store_and_release`]). If the
+//! mark or the release is left undone, two more follow: the mark while the hold is renewed, then the release.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,11 +38,11 @@ pub(crate) fn made_now(pool: &Pool, keep: Duration) -> JobMark {
     }
 }
 
-/// Stores a mark on all masters and releases the hold there, in one round. Returns once `needed` masters have done both; the
-/// others are asked again as by [`store`]. If too few masters have, returns these.
+/// Stores a mark on all masters and releases the hold there, in one round. Returns once `needed` masters have done
+/// both; the others are asked again as by [`store`]. If too few masters have done both, returns these masters.
 ///
-/// Until then each master either refuses others by the hold, or tells by the mark that the job is done. So no hold has to
-/// be renewed once it is released in part.
+/// Until then each master either refuses others by the hold, or reports by the mark that the job is done. So no hold
+/// has to be renewed once it is released in part.
 ///
 /// # Cancel safety
 ///
@@ -70,8 +70,9 @@ pub(crate) async fn store_and_release(
     Err(storing.stored)
 }
 
-/// Stores a mark on the masters that are not in `stored`, and returns once `needed` masters have it. The others get it in
-/// the background: those that fail are asked again until they have it, until it has ended, or until the client is closed.
+/// Stores a mark on the masters that are not in `stored`, and returns once `needed` masters have it. The others get
+/// the mark in the background. A master that fails is asked again until it has the mark, the mark has ended, or the
+/// client is closed.
 ///
 /// # Cancel safety
 ///
@@ -117,11 +118,11 @@ pub(crate) async fn forget(pool: &Arc<Pool>, names: &Names) -> Vec<Vote> {
 
 /// A mark that is being stored.
 struct Storing {
-    /// Call that stores it.
+    /// Call that stores the mark.
     request: Arc<Request>,
     /// End of the mark.
     until: Instant,
-    /// Masters that have it.
+    /// Masters that have the mark.
     stored: NodeSet,
 }
 

@@ -14,7 +14,7 @@ pub(crate) fn start(client: &Arc<ClientCore>) {
         let Some(client) = weak.upgrade() else { return };
         match end {
             IdleEnd::Recalled => client.idle.recalled(number),
-            // After a force it would be taken for a new hold, although its names were forced from it. A hold learns of the
+            // After a force the grant would be taken for a new hold, although it has lost names. A hold notices the
             // force at its next renewal.
             IdleEnd::Forced | IdleEnd::Missed => client.idle.release_field(number),
         }

@@ -148,7 +148,7 @@ impl Release {
             }
             return;
         }
-        // It is dropped at once, so it goes on in the background.
+        // The release is dropped at once, so it goes on in the background.
         drop(Self::begin(pool, claim, next, asked));
     }
 

@@ -1,4 +1,4 @@
-//! A hold is taken on a master that does not have it: one that has forgotten it, or that was not asked.
+//! A hold is taken on a master that does not have it, because the master has forgotten it or was not asked.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,8 +33,8 @@ pub(super) fn begin(pool: &Arc<Pool>, grant: &Grant, lease: Duration, node: usiz
     })
 }
 
-/// Takes a grant of a thrifty round on the masters that do not have it. From then on it may be forgotten by some of its
-/// masters. Its expiry rests on the first ones until a renewal: the others had nothing of it in between.
+/// Takes a grant of a thrifty round on the masters that do not have it. From then on some of its masters may forget
+/// it. Its expiry rests on the first masters until a renewal: the others had no part of the grant in between.
 pub(crate) fn widen(pool: &Arc<Pool>, grant: &Arc<Grant>, lease: Duration) {
     for node in grant.widen().iter() {
         let Some(round) = begin(pool, grant, lease, node) else {

@@ -51,7 +51,7 @@ struct ScheduleState {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Survey {
     pub(crate) holds: usize,
-    /// Number of these that are permits.
+    /// Number of holds that are permits.
     pub(crate) permits: usize,
     /// Number of holds without slack: exactly a quorum of more masters has them.
     pub(crate) without_slack: usize,

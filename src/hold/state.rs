@@ -48,8 +48,7 @@ pub(super) struct HoldState {
     /// Longest time for which the hold is renewed.
     max_hold: Option<Duration>,
     age_report: AgeReport,
-    /// Time after the begin for which the names stay locked for everybody, also if the hold is given up
-    /// before.
+    /// Time after the begin for which the names stay locked for everybody, even if the hold is given up before.
     kept_for: Duration,
     pub(super) votes: VoteRecord,
     /// Masters that may store something of the grant.
@@ -352,7 +351,7 @@ impl HoldState {
     pub(super) fn end_idle(&mut self) -> bool {
         let was_idle = self.phase == Phase::Idle;
         if was_idle {
-            // Not vacant: a task that joins the line would be given it.
+            // A vacant grant would be given to a task that joins the line.
             self.phase = Phase::GivenUp;
         }
         was_idle

@@ -1,7 +1,7 @@
 //! Status of the masters, and the task that publishes it to watchers.
 //!
 //! The task looks after each event that may matter, and when a quarantine ends. It is started for the first
-//! watcher. With metrics it is started with the client, for figures that change by themselves.
+//! watcher. With metrics it is started with the client, for values that change by themselves.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -14,7 +14,7 @@ use crate::events::{EventObserver, METERED};
 use crate::hold::client::ClientCore;
 use crate::masters::status::{NodeConnection, Status};
 
-/// Interval of the looks at figures that change by themselves, with metrics, and while a master is silent.
+/// Interval of the looks at values that change by themselves, with metrics, and while a master is silent.
 const PERIOD: Duration = Duration::from_secs(1);
 /// Time after the calculated end of a quarantine at which it is surely over.
 const QUARANTINE_MARGIN: Duration = Duration::from_millis(1);

@@ -5,8 +5,8 @@
 //! block may have its tokens: each master accepts a token once. If refused blocks counted, tries alone would
 //! drive a name's tokens away from the clocks, further than a master's floor reaches after a restart.
 //!
-//! A grant whose block has run out is acquired again, with a block twice as large. A large block takes a name's tokens
-//! ahead of the clocks, by a small part of a lease at most: no block of a proposal that is ahead of them is large.
+//! A grant whose block has run out is acquired again, with a block twice as large. A large block takes a name's
+//! tokens ahead of the clocks, by a small part of a lease at most: a proposal ahead of the clocks has no large block.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,18 +22,18 @@ pub(crate) struct Tokens {
     /// Fences that were above the clocks when masters reported or accepted them, by name. Each counts for its
     /// own name: an error in one must not spoil the others.
     ahead: Mutex<AheadMasters>,
-    /// Whether there are any.
+    /// Whether there are any such fences.
     any_ahead: AtomicBool,
     /// Sizes of the next blocks of names whose last block ran out.
     sizes: Mutex<HashMap<Box<str>, u64>>,
-    /// Whether there are any.
+    /// Whether there are any such sizes.
     any_sizes: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct AheadMasters {
     fences: HashMap<Box<str>, u64>,
-    /// Number of fences above which those that the clocks have passed are removed.
+    /// Number of fences above which fences that the clocks have passed are removed.
     full: usize,
 }
 
@@ -47,8 +47,8 @@ const MOST_SIZES: usize = 1024;
 const BLOCKS_IN_A_LEASE: u128 = 16;
 
 impl Tokens {
-    /// Proposes the first token of a block for these names. It is the time of the masters' clocks or `least`,
-    /// and above all known fences of the names.
+    /// Proposes the first token of a block for these names: the time of the masters' clocks or `least`, and above all
+    /// known fences of the names.
     pub(crate) fn propose(&self, names: &Names, clock_us: u64, least: u64) -> FencingToken {
         let least = least.max(clock_us);
         if !self.any_ahead.load(Ordering::Relaxed) {
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(propose(&b, 2_000, 0), 2_000);
         assert_eq!(propose(&a, 3_000, 0), 50_001);
         assert_eq!(propose(&both, 5_000, 0), 50_001);
-        // A raise does this: accepted far above the clocks.
+        // A raise does this: its token is accepted far above the clocks.
         let c = Names::from("c");
         assert_eq!(propose(&c, 6_000, 70_000), 70_000);
         tokens.saw(&c, 70_063, 6_000);

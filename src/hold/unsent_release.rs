@@ -51,8 +51,8 @@ impl UnsentRelease {
         })
     }
 
-    /// Sends the release in the background, and puts a waiter into the queues with it. If the names stay
-    /// locked, because an earlier entry wanted that, it sends the request for that instead.
+    /// Sends the release in the background, and puts a waiter into the queues with it. If an earlier entry wanted the
+    /// names to stay locked, sends the request for that instead.
     pub(crate) fn give_back(mut self, waiter: Option<QueueEntry>) {
         if !self.kept.is_zero() {
             return;

@@ -83,7 +83,7 @@ fn suspended(before: (Moment, Instant), now: (Moment, Instant)) -> bool {
     now.0.since(before.0).saturating_sub(now.1 - before.1) > SUSPENSION
 }
 
-/// Cleans up lost grants, puts back those that are not due yet, and returns those to be renewed.
+/// Cleans up lost grants, puts back grants that are not due yet, and returns grants to be renewed.
 fn sort_out(client: &Arc<ClientCore>, due: Vec<Arc<Grant>>) -> Vec<(Hold, Duration)> {
     let mut renewals = Vec::new();
     for grant in due {
@@ -91,7 +91,7 @@ fn sort_out(client: &Arc<ClientCore>, due: Vec<Arc<Grant>>) -> Vec<(Hold, Durati
             log::held_long(&grant.names, held_for);
         }
         match grant.upkeep() {
-            // It may have been taken in between.
+            // The grant may have been taken in between.
             Upkeep::Renewal { .. } if grant.take_unused() && client.idle.release(&grant) => {
                 client.schedule.done(&grant);
             }

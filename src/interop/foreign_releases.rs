@@ -1,4 +1,4 @@
-//! Releases by clients of other libraries, as one waiter hears of them: it listens once it has met the first such client.
+//! Releases by clients of other libraries, for one waiter, which listens once it has met the first such client.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(crate) struct ForeignReleases {
 }
 
 impl ForeignReleases {
-    /// An attempt is about to be sent: notices count from here on.
+    /// Notes that an attempt is about to be sent: notices count from here on.
     pub(crate) fn before_asking(&mut self) {
         self.before = self.subscription.as_ref().map(Subscription::counts);
     }

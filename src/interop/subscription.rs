@@ -13,7 +13,7 @@ use crate::round::pool::Pool;
 
 /// A subscription to some channels, on every master. Dropping the last one of a channel unsubscribes.
 pub(crate) struct Subscription {
-    /// Not kept alive: a watcher may have it for longer than there is a client.
+    /// Not kept alive: a watcher may have the subscription for longer than there is a client.
     pool: Weak<Pool>,
     topics: Vec<(ChannelForm, String, Arc<Topic>)>,
 }

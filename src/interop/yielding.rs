@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::time::random::Random;
 use crate::values::names::Names;
 
-/// Time that such a client needs to ask, beside the round trip to the masters.
+/// Time that a client of another library needs to ask, beside the round trip to the masters.
 const SHORTEST: Duration = Duration::from_millis(1);
 const SPREAD: Duration = Duration::from_millis(1);
 /// Time without a report of listeners after which they count as gone.
@@ -35,19 +35,19 @@ struct ForeignTurn {
     on: u64,
     /// Shortest round trip of a release.
     round_trip: Duration,
-    /// Time of the last report that they listen.
+    /// Time of the last report of listeners.
     reported: Instant,
     until: Instant,
 }
 
 impl Yielding {
-    /// Whether other clients wait for these names, as far as is known.
+    /// Whether clients of other libraries wait for these names, as far as is known.
     pub(crate) fn is_due(&self, names: &Names) -> bool {
         let is_fresh = |theirs: &ForeignTurn| theirs.reported.elapsed() < STALE;
         self.any.load(Ordering::Relaxed) && self.turns().get(names).is_some_and(is_fresh)
     }
 
-    /// End of their turn, if it is their turn.
+    /// End of the turn of other libraries' clients, if it is their turn.
     pub(crate) fn until(&self, names: &Names) -> Option<Instant> {
         if !self.any.load(Ordering::Relaxed) {
             return None;

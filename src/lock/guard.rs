@@ -40,7 +40,7 @@ use crate::values::votes::Votes;
 /// use multilock::{Lost, MultiLockGuard};
 ///
 /// fn charge(guard: &MultiLockGuard) -> Result<(), Lost> {
-///     // The last line before what cannot be undone:
+///     // The last line before a step that cannot be undone:
 ///     guard.ensure_valid()?;
 ///     println!("charged under token {}", guard.fencing_token());
 ///     Ok(())
@@ -163,17 +163,16 @@ impl<M: Mode> MultiLockGuard<M> {
         self.hold().token()
     }
 
-    /// Number of other waiters when the names were granted, for a job that may end early if others wait. It
-    /// is the highest number that a master reported, of the masters that had granted by then. Each line of a
-    /// process counts as one waiter. A hold that was handed on inside its process has the number of the first
-    /// hold.
+    /// Number of other waiters when the names were granted, for a job that may end early if others wait. It is the
+    /// highest number reported by a master that had granted by then. Each line of a process counts as one waiter. A
+    /// hold that was handed on inside its process has the number of the first hold.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let (masters, _) = multilock::Masters::in_memory(3).await?;
     /// let guard = masters.red_lock("import").lock().await?;
-    /// // A smaller batch where others wait for their turn.
+    /// // A smaller batch if others wait for their turn.
     /// let rows = if guard.waiting() > 0 { 100 } else { 10_000 };
     /// # assert_eq!(rows, 10_000);
     /// # Ok(()) }
@@ -188,10 +187,10 @@ impl<M: Mode> MultiLockGuard<M> {
     }
 
     /// Resolves when somebody else waits for one of the names: another task of this process, or a waiter of another
-    /// process. For a job that can stop early, a batch that can pause between two items, or a leader that should step down.
-    /// It is advice. A waiter that gives up meanwhile is not taken back, and a waiter whose message is lost shows up to five
-    /// seconds later, when it asks again. Calls of [`try_lock`](crate::MultiLock::try_lock) do not wait, nor do
-    /// clients of other libraries.
+    /// process. For a job that can stop early, a batch that can pause between two items, or a leader that should step
+    /// down. The call is advice. A waiter that gives up meanwhile is not taken back. A waiter whose message is lost
+    /// shows up to five seconds later, when it asks again. Calls of [`try_lock`](crate::MultiLock::try_lock) do not
+    /// wait, nor do clients of other libraries.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -216,7 +215,7 @@ impl<M: Mode> MultiLockGuard<M> {
         self.hold().wanted().await;
     }
 
-    /// Number of guards of its owner in this hold, this guard included.
+    /// Number of guards of the owner in this hold, this guard included.
     pub fn hold_count(&self) -> u64 {
         self.hold().count()
     }
@@ -228,7 +227,7 @@ impl<M: Mode> MultiLockGuard<M> {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let (masters, _) = multilock::Masters::in_memory(3).await?;
     /// let outer = masters.red_lock("invoice:42").lock().await?;
-    /// // Nobody named an owner, and it enters again all the same.
+    /// // No owner was set, and the hold's own one enters again all the same.
     /// let inner = masters.red_lock("invoice:42").owner(outer.owner()).lock().await?;
     /// assert_eq!(outer.hold_count(), 2);
     /// # Ok(()) }
@@ -254,10 +253,10 @@ impl<M: Mode> MultiLockGuard<M> {
         self.inner.votes()
     }
 
-    /// Resolves when the hold is lost. That is at the end of its validity at the latest, whatever state a
-    /// renewal is in. It is earlier if no quorum has the hold any more, because too many masters have
-    /// forgotten it or have granted the names to others. Masters that are merely silent never end it early.
-    /// When it resolves, no validity is left.
+    /// Resolves when the hold is lost: at the end of its validity at the latest, whatever state a renewal is in. The
+    /// loss comes earlier if no quorum has the hold any more, because too many masters have forgotten it or have
+    /// granted the names to others. Masters that are merely silent never end a hold early. When the future resolves,
+    /// no validity is left.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

@@ -40,8 +40,8 @@ impl Masters {
     /// The stream ends with its first error.
     ///
     /// - [`LockError::Invalid`] for an empty pattern, before a master is asked.
-    /// - [`LockError::Unreachable`] when no majority of the masters has told all that it has within its deadlines, or denies
-    ///   `SCAN`.
+    /// - [`LockError::Unreachable`] when no majority of the masters has reported all that it has within its
+    ///   deadlines, or denies `SCAN`.
     /// - [`LockError::Closed`].
     ///
     /// # Cancel safety

@@ -1,4 +1,4 @@
-//! Standing for the lead: waits for a lock in spite of all errors that time may cure, and runs a body in each term.
+//! Candidacy for the lead: waits for a lock in spite of all errors that time may cure, and runs a body in each term.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -25,7 +25,7 @@ impl MultiLock {
     /// - The hold is lost: the body is dropped at its next await, and the candidate campaigns again.
     /// - [`Leadership::step_down`] is called: the body has the [`grace`](Self::grace) period to come to its
     ///   end, and is dropped otherwise. If it is dropped, the lock is given up, and the candidate campaigns again
-    ///   behind everybody who waits by then.
+    ///   behind all that wait by then.
     /// - The body ends: the lock is given up, and its output is returned. An error is such an output, too.
     ///
     /// At any instant at most one [`Leadership`] is valid. Every term has a larger fencing token than the
@@ -207,7 +207,7 @@ impl MultiLock {
                 Ok(Some(output)) => return self.give_up(guard, output).await.map(CandidacyEnd::Body),
                 Ok(None) => {
                     log::stepped_down(&self.options.names);
-                    // No output is to be returned, and the log tells of a release that is not confirmed.
+                    // No output is to be returned, and the log shows a release that is not confirmed.
                     let _ = self.give_up(guard, ()).await;
                 }
                 Err(loss) => log::leads_no_longer(&self.options.names, &loss),
@@ -223,7 +223,7 @@ impl MultiLock {
 enum CandidacyEnd<T, S> {
     /// The body has ended.
     Body(T),
-    /// It was told to stop, and no body has ended.
+    /// The candidate was stopped, and no body has ended.
     Stopped(S),
 }
 

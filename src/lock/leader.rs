@@ -1,4 +1,4 @@
-//! Watching a leader without standing for the lead.
+//! Watching a leader without being a candidate.
 //!
 //! A task listens to the channel of the name on every master and looks at the masters after each message. Messages may
 //! be lost, so it also looks now and then, and when the lease that it has seen ends.
@@ -52,7 +52,7 @@ const ENDLESS: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 pub struct Leader {
     /// Label of its client ([`client_label`](crate::MastersBuilder::client_label)), if a master knows it.
     pub label: Option<Arc<str>>,
-    /// Its text ([`about`](crate::MultiLock::about)), if a master knows it.
+    /// Text about its hold ([`about`](crate::MultiLock::about)), if a master knows it.
     pub about: Option<Arc<str>>,
     /// Token of its term. [`FencingToken::NONE`] if the lock is not [fenced](crate::MultiLock::fenced), or not
     /// [announced](crate::MultiLock::announced).
@@ -68,7 +68,7 @@ impl Leader {
         &self.holder
     }
 
-    /// Whether it is another term, or another text about it.
+    /// Whether the leader differs in its holder, token, label or text.
     fn differs(&self, other: &Self) -> bool {
         self.holder != other.holder
             || self.token != other.token
@@ -78,7 +78,7 @@ impl Leader {
 
 impl Masters {
     /// Watches the leader of a name: the holder that a majority of the masters shows. For clients that
-    /// do not stand for the lead, such as a service that sends its requests to the leader.
+    /// are no candidates, such as a service that sends its requests to the leader.
     ///
     /// **It is a hint.** The value was true at some moment before. The leader may have lost its lock since, and
     /// another one may lead. A request to it should carry the [`token`](Leader::token), so that the receiver
@@ -202,7 +202,7 @@ impl LeaderWatch {
     /// Takes in a look at the masters, and wakes the receivers if it has changed the leader.
     fn show(&mut self, sight: Sight) {
         match sight {
-            // By an answer that was late: the masters have granted a later term since.
+            // The answer was late: the masters have granted a later term since.
             Sight::Leader(leader, _) if leader.token != FencingToken::NONE && leader.token < self.largest => {
                 self.show_until_its_end();
             }

@@ -16,8 +16,8 @@ use crate::values::votes::Votes;
 
 /// Term of a leader, which [`lead`](crate::MultiLock::lead) hands to its body.
 ///
-/// It is owned and cheap to clone, for the tasks that work for the leader. It does not hold the lock: `lead`
-/// does, and gives it up when the body ends. A clone that is used after that has no validity left.
+/// A `Leadership` is owned and cheap to clone, for the tasks that work for the leader. It does not hold the lock:
+/// `lead` does, and gives the lock up when the body ends. A clone that is used after that has no validity left.
 ///
 /// As with a [guard](MultiLockGuard), a process may be paused *after* it checked the validity. Only a
 /// resource that checks [fencing tokens](Self::fencing_token) itself can reject its writes.
@@ -172,9 +172,9 @@ impl Leadership {
 
     /// Asks that the term end. [`cancellation_token`](Self::cancellation_token) is cancelled, and the body has
     /// the [`grace`](crate::MultiLock::grace) period to come to its end.
-    /// - If it does, `lead` returns its output, as always.
-    /// - If it does not, it is dropped, the lock is given up, and the candidate campaigns again, behind everybody
-    ///   that waits by then.
+    /// - If the body does, `lead` returns its output, as always.
+    /// - If the body does not, it is dropped, the lock is given up, and the candidate campaigns again, behind all
+    ///   that wait by then.
     ///
     /// Has no effect after the term.
     ///

@@ -33,7 +33,7 @@ use crate::values::policy::Policy;
 /// Handle to a lock on one or more names, under either policy, RedLock or MultiLock. Set options by value,
 /// then await one verb.
 ///
-/// Making a handle sends nothing to the masters. It can be stored and used any number of times. It gives an
+/// Making a handle sends nothing to the masters. A handle can be stored and used any number of times. It gives an
 /// [`Exclusive`] guard or, after [`read`](Self::read), a [`Shared`] one.
 ///
 /// ```
@@ -190,7 +190,7 @@ impl MultiLock {
     /// Serves waiters strictly in order of arrival. Without it, the process that holds the lock may first
     /// hand it to tasks of its own:
     /// - While nobody else is known to wait: to any task, for a second and one hold.
-    /// - Once a waiter elsewhere is known: to tasks with smaller tickets, and to those that waited by then, for 20 ms and the
+    /// - Once a waiter elsewhere is known: to tasks with smaller tickets, and to tasks that waited by then, for 20 ms and the
     ///   hold of the last one.
     ///
     /// With it, the process hands the lock only to those of its tasks that have waited longer than all other
@@ -215,7 +215,7 @@ impl MultiLock {
     /// never hands the hold on without the masters. [`lead`](Self::lead) sets it. Set it for a lock that
     /// stands for a leader without `lead`.
     ///
-    /// It costs the masters five commands for each acquisition and release, and no round trip. Not with
+    /// The option costs the masters five commands for each acquisition and release, and no round trip. Not with
     /// [`sticky`](Self::sticky).
     ///
     /// ```
@@ -500,7 +500,7 @@ impl<M: Mode> MultiLock<M> {
     ///     tokio::time::sleep(Duration::from_secs(1)).await;
     ///     guard.unlock().await
     /// });
-    /// // It has to wait for the one above.
+    /// // This call has to wait for the guard above.
     /// invoice.lock().await?.unlock().await?;
     /// # Ok(()) }
     /// ```
@@ -631,7 +631,7 @@ impl<M: Mode> MultiLock<M> {
     /// Takes the names away from their holders and wakes waiters. For operators.
     ///
     /// The call first looks up the holders. A holder that was seen on any master is then excluded on every
-    /// master that answers, until its lease has ended. Late requests of that holder have no effect. It learns
+    /// master that answers, until its lease has ended. Late requests of that holder have no effect. The holder learns
     /// of the loss at its next extension. A hold that is granted after the look is left alone. So is a key
     /// that is no lock: see [`Forced::spared`].
     ///

@@ -11,12 +11,12 @@ use std::fmt::Debug;
 /// # let (masters, _) = multilock::Masters::in_memory(3).await?;
 /// use multilock::{Exclusive, Lost, Mode, MultiLockGuard, Shared};
 ///
-/// /// May be called by those who read, and by those who write.
+/// /// May be called by readers and by writers.
 /// fn look<M: Mode>(guard: &MultiLockGuard<M>) -> Result<(), Lost> {
 ///     guard.ensure_valid()
 /// }
 ///
-/// /// Only by who is alone.
+/// /// May be called by an exclusive holder alone.
 /// fn change(guard: &MultiLockGuard<Exclusive>) -> Result<(), Lost> {
 ///     guard.ensure_valid()
 /// }
@@ -33,7 +33,7 @@ pub trait Mode: sealed::Sealed + Copy + Debug + Send + Sync + Unpin + 'static {}
 #[derive(Clone, Copy, Debug)]
 pub enum Exclusive {}
 
-/// Mode in which others may hold the names at the same time, all of them to read.
+/// Mode in which others may hold the names at the same time, all of them as readers.
 #[derive(Clone, Copy, Debug)]
 pub enum Shared {}
 

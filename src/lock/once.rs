@@ -19,7 +19,7 @@ const LONGEST_KEEP: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// A job that is to be done once in a period, by one process of many. Made by [`MultiLock::once`].
 ///
-/// Making it sends nothing to the masters. It can be stored, and run any number of times.
+/// Making a job sends nothing to the masters. A job can be stored, and run any number of times.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -104,7 +104,7 @@ impl MultiLock {
     /// Makes this the lock of a job that is to be done once: [`OnceJob::run`] does not begin it again for the time `keep`
     /// after it was done. At most 7 days.
     ///
-    /// For a schedule that several hosts have: the name says which job it is and of which period. Not for one key for each
+    /// For a schedule that several hosts have: the name stands for the job and its period. Not for one key for each
     /// request: every mark takes about 280 bytes of every master for the time `keep`.
     ///
     /// ```
@@ -126,11 +126,11 @@ impl MultiLock {
     ///
     /// # Promise
     ///
-    /// After [`Once::Ran`], or a confirmed [`Once::Done`], the body is not begun again for the time `keep`, while fewer
-    /// masters lose the mark than two quorums have in common, and no master's clock steps forward. With three masters of
-    /// which two have to grant: while none loses the mark, unless all three had it. A body that had begun before is not
-    /// stopped. `appendonly yes` and `appendfsync always` keep marks over a restart; a quarantine does not. By a master whose
-    /// clock is ahead of most others the time ends earlier, by the difference.
+    /// After [`Once::Ran`], or a confirmed [`Once::Done`], the body is not begun again for the time `keep`, while
+    /// fewer masters lose the mark than two quorums have in common, and no master's clock steps forward. With three
+    /// masters, two of which have to grant: while none loses the mark, unless all three had it. A body that had begun
+    /// before is not stopped. `appendonly yes` and `appendfsync always` keep marks over a restart; a quarantine does
+    /// not. If a master's clock is ahead of most others, the time ends earlier there, by the difference.
     pub fn once(self, keep: Duration) -> OnceJob {
         OnceJob {
             options: self.into_options(),
@@ -140,9 +140,9 @@ impl MultiLock {
 }
 
 impl OnceJob {
-    /// Acquires as [`MultiLock::lock`] does, and runs the body, unless the job is done. If the body returns `Ok`, the hold is
-    /// kept until a quorum of the masters has the mark that the job is done. If it returns `Err`, the lock is released
-    /// without a mark.
+    /// Acquires as [`MultiLock::lock`] does, and runs the body, unless the job is done. If the body returns `Ok`, the
+    /// hold lasts until a quorum of the masters has the mark that the job is done. If it returns `Err`, the lock is
+    /// released without a mark.
     ///
     /// ```no_run
     /// # async fn send() -> std::io::Result<()> { Ok(()) }
@@ -253,7 +253,7 @@ impl OnceJob {
     }
 
     async fn release(&self, guard: MultiLockGuard) {
-        // The outcome does not depend on it: a quorum has the mark, or the job may be begun again.
+        // The outcome does not depend on the release: a quorum has the mark, or the job may be begun again.
         let _ = self.options.unlock_after_a_body(guard).await;
     }
 

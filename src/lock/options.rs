@@ -67,7 +67,7 @@ pub(crate) struct LockOptions {
     pub(crate) sticky: bool,
     pub(crate) owner: Option<Owner>,
     pub(crate) purpose: Purpose,
-    /// Apart, as every call moves its options.
+    /// Rare options are apart, as every call moves its options.
     pub(crate) rare: Option<Arc<RareOptions>>,
     /// Label of the call site in the metrics.
     pub(crate) label: Label,

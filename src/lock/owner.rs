@@ -55,11 +55,11 @@ type Holds = SmallVec<[(Weak<Grant>, u64); 1]>;
 /// Relation of an owner's holds to the names that it asks for.
 #[derive(Debug)]
 pub(crate) enum OwnerRelation {
-    /// It holds none of them.
+    /// The owner holds none of the names.
     Outside,
-    /// It holds all of them, in one hold, with the time that this hold has left.
+    /// The owner holds all names, in one hold, with the time that this hold has left.
     Inside(Hold, HoldView),
-    /// It holds some of them, or all but in several holds.
+    /// The owner holds some of the names, or all but in several holds.
     Overlapping(Names),
 }
 

@@ -16,15 +16,15 @@ impl Masters {
     /// masters must grant it, unless [`policy`](MultiLock::policy) is set.
     ///
     /// - Each permit is one of the seats 1 to `permits`, and nobody else has that seat:
-    ///   [`seat`](MultiLockGuard::seat) tells its number. A seat is a name of its own, `name:seat:1` for the first, with a
+    ///   [`seat`](MultiLockGuard::seat) returns its number. A seat is a name of its own, `name:seat:1` for the first, with a
     ///   lock as of any other name: it is renewed, lost and fenced alike. Waiters are in the queue of `name:seat`. Lock no
     ///   such name otherwise; a lock of `name` itself is another one.
     /// - Waiters are served in order of arrival, over all processes.
     /// - All clients have to agree on the number. While somebody holds a permit or waits for one, a client with another
-    ///   number gets [`LockError::Misconfigured`](crate::LockError::Misconfigured), which says both numbers. So
+    ///   number gets [`LockError::Misconfigured`](crate::LockError::Misconfigured), which shows both numbers. So
     ///   end the old processes before you change the number, or take another name.
     /// - A permit has no [`owner`](MultiLock::owner) and is not handed on inside a process; its
-    ///   [`wanted`](MultiLockGuard::wanted) does not tell who waits.
+    ///   [`wanted`](MultiLockGuard::wanted) does not show waiters.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

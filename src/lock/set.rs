@@ -221,7 +221,7 @@ impl LockSet {
     /// let set = masters.red_lock("account:1").and(masters.red_lock("account:2"));
     /// let refused = set.try_lock().await.unwrap_err();
     /// assert_eq!(refused.index, 1, "the second one: {}", refused.error);
-    /// // Nothing is held of it.
+    /// // None of its locks is held.
     /// # tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     /// masters.red_lock("account:1").try_lock().await?;
     /// # Ok(()) }

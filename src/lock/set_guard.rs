@@ -82,8 +82,8 @@ impl LockSetGuard {
         &self.guards
     }
 
-    /// Takes the set apart, so that the guards can be given up one by one. In the order in which the set was
-    /// put together.
+    /// Takes the set apart, so that the guards can be given up one by one. The guards come in the order in which the
+    /// set was put together.
     pub fn into_guards(self) -> Vec<MultiLockGuard<Either>> {
         self.guards
     }

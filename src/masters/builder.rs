@@ -96,7 +96,7 @@ impl MastersBuilder {
     /// let masters = cluster.connect(Masters::builder().max_hold(Duration::from_secs(600))).await?;
     /// let guard = masters.red_lock("report").lock().await?;
     /// std::mem::forget(guard);
-    /// // Another one gets it ten minutes and a lease later, at the latest.
+    /// // Another process gets it ten minutes and a lease later, at the latest.
     /// let guard = masters.red_lock("report").lease(Duration::from_secs(10)).lock().await?;
     /// # Ok(()) }
     /// ```
@@ -316,7 +316,7 @@ impl MastersBuilder {
     /// Makes waiters of this client and of Redisson's wake each other, for names that both lock. Off by default. Costs each
     /// master up to three commands a release.
     ///
-    /// Locks of both exclude each other with and without it: only the time that a waiter loses depends on it. With it:
+    /// Locks of both exclude each other anyway; only the time that a waiter loses depends on the option. With it:
     /// - A release and a [force](crate::MultiLock::force_release) are announced on Redisson's channels, also to the first waiter
     ///   for a fair lock (`RFairLock`).
     /// - The first waiter behind a lock of Redisson's listens to these channels.
@@ -406,7 +406,7 @@ impl MastersBuilder {
     ///
     /// # Cancel safety
     ///
-    /// If it is dropped before its end, every connection is closed again.
+    /// If the future is dropped before its end, every connection is closed again.
     ///
     /// # Panics
     ///
@@ -462,7 +462,7 @@ impl MastersBuilder {
         Ok(self.servers_at(addresses, shared.as_ref(), &connection_name))
     }
 
-    /// The same without awaiting: certificates are read on this thread.
+    /// Settings as by [`Self::servers`], without awaiting: certificates are read on this thread.
     fn servers_now(self, connection_name: &Arc<str>) -> Result<Vec<Server>, InvalidInput> {
         let addresses = self.addresses()?;
         let shared = if self.shares_tls(&addresses) {
@@ -540,7 +540,7 @@ impl MastersBuilder {
     }
 }
 
-/// Name of one pool's connections in `CLIENT LIST`, the same on each of its masters. It shows which clients
+/// Name of one pool's connections in `CLIENT LIST`, the same on each of its masters. The name shows which clients
 /// list other masters. Its id is not the client's id, which is part of the client's owners.
 fn connection_name(masters: usize) -> Arc<str> {
     format!("{POOL}{}:{masters}", Random::from_host().uuid()).into()
@@ -562,7 +562,7 @@ fn start(nodes: Vec<Box<dyn Endpoint>>, config: Config, clock: Clock, random: Ra
     Masters { client }
 }
 
-/// The same, but refused outside a runtime.
+/// Starts a client as [`start`] does, but is refused outside a runtime.
 pub(crate) fn start_lazily(
     nodes: Vec<Box<dyn Endpoint>>,
     config: Config,

@@ -70,7 +70,7 @@ impl Masters {
     ///
     /// # Cancel safety
     ///
-    /// If it is dropped before its end, no new lock is granted, but connections may still be open. Call it
+    /// If the future is dropped before its end, no new lock is granted, but connections may still be open. Call it
     /// again: it goes on, and its result is that of both calls.
     pub async fn close(&self, holds: Closing) -> Closed {
         let client = &self.client;
@@ -80,9 +80,9 @@ impl Masters {
         for grant in client.schedule.all() {
             match holds {
                 Closing::Release => release(client, &grant),
-                // Nobody has it, so it is released in any case.
+                // Nobody has the grant, so it is released in any case.
                 Closing::Leave if client.idle.release(&grant) => {}
-                // No watchdog looks after it any more.
+                // No watchdog looks after the grant any more.
                 Closing::Leave => retake::widen(pool, &grant, grant.lease()),
             }
         }

@@ -18,7 +18,7 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(60);
 pub const LONGEST_LEASE: Duration = Duration::from_secs(30);
 /// Longest lease of a set for tests.
 const MAX_FOR_TESTS: Duration = Duration::from_secs(24 * 3600);
-/// Longer than any process waits or holds: a longer time to wait or to hold has no end.
+/// Time that is longer than any wait or hold: a longer time to wait or to hold has no end.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Most masters. More of them make every round slower and nothing safer.
 const MAX_NODES: usize = 64;
@@ -81,7 +81,7 @@ pub(crate) struct Unknowns {
 /// cluster.iter().for_each(|master| master.restart(Keep::Data));
 /// // By default they have no vote, as they might have forgotten.
 /// assert!(matches!(masters.red_lock("a").try_lock().await, Err(LockError::Unreachable { .. })));
-/// // They keep every acknowledged write, which this client is told.
+/// // They keep every acknowledged write, so no quarantine is needed.
 /// let trusting = cluster.connect(Masters::builder().quarantine(Quarantine::Off)).await?;
 /// trusting.red_lock("a").try_lock().await?.unlock().await?;
 /// # Ok(()) }
@@ -102,11 +102,11 @@ pub enum Quarantine {
 
 /// Masters that a first attempt at a lock asks, if its policy needs fewer than all.
 ///
-/// An attempt that asks only as many masters as are needed costs the others nothing. It is as safe as any: what excludes
-/// is the quorum that granted. Its hold has no slack for a while: one master that forgets without being noticed
-/// (`FLUSHALL` without [`strict`](crate::MastersBuilder::strict), an eviction) may let another holder in. So the hold is
-/// taken on the other masters, too, once it is 10 ms old. Until its first renewal a step of one clock may end it early. If one of the masters refuses or answers late, the others are
-/// asked at once.
+/// An attempt that asks only as many masters as are needed costs the others nothing. It is as safe as any, because
+/// the quorum that granted excludes others. Its hold has no slack for a while: one master that forgets without being
+/// noticed (`FLUSHALL` without [`strict`](crate::MastersBuilder::strict), an eviction) may let another holder in. So
+/// the hold is taken on the other masters, too, once it is 10 ms old. Until its first renewal a step of one clock may
+/// end it early. If one of the masters refuses or answers late, the others are asked at once.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -174,8 +174,8 @@ impl Config {
         }
     }
 
-    /// Shortest lease that can still be valid if every node takes its full deadline twice: to answer, and to
-    /// be asked again. It is 2 × node timeout + drift.
+    /// Shortest lease that can still be valid if every node takes its full deadline twice, to answer and to be asked
+    /// again: 2 × node timeout + drift.
     fn shortest_lease(&self) -> Duration {
         let round_trips = self.node_timeout.saturating_mul(2);
         // The drift is a part of the lease, so the equation is solved for the lease, and the result is

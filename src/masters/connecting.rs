@@ -10,8 +10,8 @@ use crate::node::{Reached, Slot};
 use crate::round::pool::Pool;
 use crate::values::policy::Policy;
 
-/// Waits until a majority of the masters is connected, and then for the other masters: one node timeout more,
-/// or the whole connect timeout if all of them are required.
+/// Waits until a majority of the masters is connected. Then waits for the others: one node timeout more, or the whole
+/// connect timeout if all masters are required.
 pub(crate) async fn until_connected(pool: &Pool) -> Result<(), ConnectError> {
     let config = &pool.config;
     let mut said = FirstWords::new(&pool.slots, config.require_all);

@@ -87,7 +87,7 @@ impl MastersBuilder {
         Self::from_variables_and_files(variable, |file| std::fs::read_to_string(file))
     }
 
-    /// The same; `read` reads a list of nodes.
+    /// Starts with the values of the variables; `read` reads a list of nodes.
     pub(crate) fn from_variables_and_files(
         variable: impl Fn(&str) -> Option<String>,
         read: impl Fn(&Path) -> io::Result<String>,
@@ -230,7 +230,7 @@ impl<V: Fn(&str) -> Option<String>> Variables<V> {
     /// Name of a file.
     fn file(&self, name: &'static str) -> Result<Option<PathBuf>, InvalidInput> {
         match (self.0)(name) {
-            // Whoever sets it wants a secret or an authority from there.
+            // A set variable means that a secret or an authority is wanted from there.
             Some(text) if text.trim().is_empty() => {
                 Err(InvalidInput::new(name, format!("{text:?}"), "the name of a file"))
             }

@@ -23,7 +23,7 @@ use crate::values::policy::Policy;
 
 /// N independent Redis masters, their connections and their background work.
 ///
-/// Make one per process, by [`Masters::builder`] or [`Masters::from_env`]. It is cheap to clone, has one
+/// Make one per process, by [`Masters::builder`] or [`Masters::from_env`]. `Masters` is cheap to clone, has one
 /// connection per master, and is shared by all locks. When the last clone and the last guard are gone, every
 /// connection is closed and no task is left.
 ///
@@ -120,8 +120,8 @@ impl Masters {
     }
 
     /// Waits until a lock under this policy can be granted: enough masters are connected and fit, and their
-    /// quarantine is over. It waits for as long as that takes; [`Status::ready_in`] estimates it. It sends
-    /// nothing to the masters.
+    /// quarantine is over. The call waits for as long as that takes; [`Status::ready_in`] estimates it. Sends nothing
+    /// to the masters.
     ///
     /// For the start of a service: after [`connect_lazy`](crate::MastersBuilder::connect_lazy), with masters
     /// that have just started, and before a policy that needs more masters than a majority.
@@ -148,7 +148,7 @@ impl Masters {
     ///
     /// # Cancel safety
     ///
-    /// It may be dropped at any time, and called again.
+    /// The future may be dropped at any time, and made again.
     pub async fn ready(&self, policy: Policy) -> Result<(), LockError> {
         policy.checked(self.len())?;
         let mut status = self.watch_status();

@@ -71,9 +71,9 @@ impl Node {
     /// logs it out meanwhile, the client connects again, with fresh credentials.
     ///
     /// The provider runs on the runtime of [`connect`](crate::MastersBuilder::connect). It has nine tenths of
-    /// [`connect_timeout`](crate::MastersBuilder::connect_timeout), less the time for the connection. Its
-    /// future is then dropped, which must do no harm. Its error is shown as that of the master, so it should
-    /// contain no secrets.
+    /// [`connect_timeout`](crate::MastersBuilder::connect_timeout), less the time for the connection. Its future is
+    /// then dropped, which must do no harm. Its error is shown as that of the master, so the error should contain no
+    /// secrets.
     pub fn credentials<F, A>(mut self, provider: F) -> Self
     where
         F: Fn() -> A + Send + Sync + 'static,

@@ -29,7 +29,7 @@ use crate::values::policy::{Policy, forgetful_allowed};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Status {
-    /// One for each master, in the order in which they were configured.
+    /// Status of each master, in the order in which they were configured.
     pub nodes: Vec<NodeStatus>,
     /// Holds of this client with a live guard, or that it still renews or releases. A leaked hold does not
     /// count.
@@ -69,8 +69,8 @@ pub struct NodeConnection {
     pub round_trip: Duration,
     /// Whether the master has missed a node deadline, and sent nothing since.
     pub is_silent: bool,
-    /// Time for which the master has no vote, because it may have forgotten its holders. It was started not
-    /// long ago, its memory was wiped, or its clock stepped. Zero if it has a vote.
+    /// Time for which the master has no vote, because it may have forgotten its holders: it was started not long ago,
+    /// its memory was wiped, or its clock stepped. Zero if it has a vote.
     pub quarantine: Duration,
     /// Time by which its wall clock is ahead of this host's, in microseconds, by its last answer; negative if
     /// it is behind. No more exact than half a round trip.
@@ -87,7 +87,7 @@ impl Status {
     /// Whether a lock under this policy could be granted now, by this client's knowledge: for a readiness
     /// check. Masters in quarantine count, as in a vote, if they are so few that the policy tolerates them.
     ///
-    /// It does not depend on holders. Do not kill a process because of it: the client reconnects to masters
+    /// The answer does not depend on holders. Do not kill a process because of it: the client reconnects to masters
     /// by itself. False for a policy that these masters do not allow.
     ///
     /// ```no_run
@@ -100,8 +100,8 @@ impl Status {
         self.ready_in(policy) == Some(Duration::ZERO)
     }
 
-    /// Time until a lock under this policy can be granted, by this client's knowledge. It is zero if that is
-    /// now, and else the time until the quarantine of enough masters has ended. `None` if
+    /// Time until a lock under this policy can be granted, by this client's knowledge: zero if that is now, else the
+    /// time until the quarantine of enough masters has ended. `None` if
     /// - too few masters are connected and answer,
     /// - the client is closed,
     /// - these masters do not allow the policy.
@@ -139,7 +139,7 @@ impl Status {
         asked.filter(|node| all_count || remembers(node)).count()
     }
 
-    /// Whether it differs from `before` in a way that a program may act upon.
+    /// Whether the status differs from `before` in a way that a program may act upon.
     pub(crate) fn differs(&self, before: &Self) -> bool {
         self.closed != before.closed
             || self.nodes.len() != before.nodes.len()
@@ -152,12 +152,12 @@ impl Status {
 }
 
 impl NodeStatus {
-    /// Whether its answers count: it is connected, answers, is not in quarantine and has no large backlog.
+    /// Whether the master's answers count: it is connected, answers, is not in quarantine and has no large backlog.
     pub fn has_vote(&self) -> bool {
         self.is_there() && self.quarantine().is_zero()
     }
 
-    /// Time for which it has no vote although it is connected.
+    /// Time for which the master has no vote although it is connected.
     fn quarantine(&self) -> Duration {
         self.connection
             .as_ref()

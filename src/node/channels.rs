@@ -18,7 +18,8 @@ use crate::protocol::waiter::WaiterCall;
 #[derive(Debug)]
 pub(crate) struct Topics {
     nodes: usize,
-    /// Channel on which its waiters are called, and its holds recalled. Each connection listens to it from its set-up on.
+    /// Channel on which the client's waiters are called, and holds recalled. Each connection listens to it from
+    /// set-up on.
     own: String,
     pub(crate) waiters: Waiters,
     pub(crate) recalls: Arc<Recalls>,

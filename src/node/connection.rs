@@ -29,7 +29,7 @@ pub(crate) type Links = Vec<Result<Arc<Link>, Fault>>;
 #[derive(Debug)]
 pub(crate) struct Link {
     wire: Box<dyn Wire>,
-    /// Time at which it was set up.
+    /// Time at which the connection was set up.
     since: Instant,
     recollection: Recollection,
     /// Version and capabilities of the server.
@@ -48,7 +48,7 @@ pub(crate) struct Link {
     overdue: Notify,
     /// Round trip of the last answer that came late.
     took: Mutex<Option<Duration>>,
-    /// Reason why another connection is to replace it.
+    /// Reason why another connection is to replace this one.
     hang_up: (OnceLock<Box<str>>, Notify),
 }
 
@@ -56,17 +56,17 @@ pub(crate) struct Link {
 #[derive(Debug, Default)]
 struct Silence {
     deadlines: u32,
-    /// Time of the last one.
+    /// Time of the last missed deadline.
     last: Option<Instant>,
 }
 
 /// A master's memory, as the master reported it at the introduction.
 pub(super) struct Memory {
-    /// Time for which it counted then.
+    /// Time for which the memory counted then.
     pub(super) age: Duration,
     /// Master's clock then, in microseconds since 1970.
     pub(super) clock_us: u64,
-    /// Text of its record.
+    /// Text of the master's record.
     pub(super) record: Arc<str>,
 }
 
@@ -175,12 +175,12 @@ impl Link {
         self.memory_quarantine(now).max(self.clock_quarantine(now))
     }
 
-    /// Time for which it has no vote because its clock stepped.
+    /// Time for which the master has no vote because its clock stepped.
     pub(crate) fn clock_quarantine(&self, now: Instant) -> Duration {
         self.recollection.clock_check.clock_quarantine(now)
     }
 
-    /// Time for which it has no vote because its memory does not count for long enough, or was wiped.
+    /// Time for which the master has no vote because its memory does not count for long enough, or was wiped.
     pub(crate) fn memory_quarantine(&self, now: Instant) -> Duration {
         let Recollection {
             memory,
@@ -240,7 +240,7 @@ impl Link {
         self.recollection.clock_check.suspected_since(sent)
     }
 
-    /// The same for a wipe of its memory.
+    /// Time for which the master still has no vote, if a wipe of its memory was noticed at `sent` or later.
     pub(crate) fn wiped_since(&self, sent: Instant) -> Option<Duration> {
         self.recollection.clock_check.wiped_since(sent)
     }
@@ -261,7 +261,7 @@ impl Link {
     }
 
     /// Notes that a call sent at `sent` had no answer by its deadline.
-    /// - It does not count if another message came after `sent`: the master is slow, and not gone.
+    /// - The deadline does not count if another message came after `sent`: the master is slow, and not gone.
     /// - Calls that were under way together count once: a short delay under load is not a dead connection.
     pub(crate) fn kept_silent(&self, sent: Instant) {
         let mut silence = self.silence.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,10 +1,10 @@
-//! Pending releases of one master that were not sent alone: the master was out of reach, or their connection
-//! would have had to wait too long.
+//! Pending releases of one master that were not sent alone: the master was out of reach, or a call there would have
+//! waited for too long.
 //!
-//! They are stored as claims, which are small, and are sent in batches, one after the other. The connection
-//! is responsible for a batch that was sent. Its releases wait here again in two cases: the connection has
-//! ended without an answer, or the answer is an error that passes. A release is given up only on an error
-//! that would come again, and when the pool closes.
+//! Pending releases are stored as claims, which are small, and are sent in batches, one after the other. The
+//! connection is responsible for a batch that was sent. Its releases wait here again in two cases: the connection has
+//! ended without an answer, or the answer is an error that passes. A release is given up only on an error that would
+//! come again, and when the pool closes.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -34,7 +34,7 @@ pub(crate) struct PendingRelease {
     reply: Option<ReplyTo>,
     /// Count of the masters that have confirmed the release.
     confirmed: Option<Arc<AtomicUsize>>,
-    /// Whether it is sent alone, after an error of its batch for which one release may be the cause.
+    /// Whether the release is sent alone, after an error of its batch for which one release may be the cause.
     alone: bool,
 }
 
@@ -77,9 +77,9 @@ impl PendingRelease {
     }
 }
 
-/// Whether a release needs no other attempt at a master after this answer. It needs one if the master did not
-/// execute it, or if that is not known. If another attempt would bring the same error, the end of the lease
-/// frees the names.
+/// Whether a release needs no other attempt at a master after this answer. Another attempt is needed if the master
+/// did not execute the release, or if that is not known. If another attempt would bring the same error, the end of
+/// the lease frees the names.
 pub(crate) fn is_done(answer: &Answer) -> bool {
     answer.as_ref().map_or_else(Fault::may_concern_one, |_| true)
 }

@@ -46,7 +46,7 @@ struct InboxEntries {
     awaited: usize,
     /// Answers that have arrived and have not been taken.
     here: usize,
-    /// Number of assents among them.
+    /// Number of assents among these answers.
     assents: usize,
     /// Recognises an assent among the answers to the script.
     is_assent: fn(&Value) -> bool,

@@ -49,7 +49,7 @@ impl Keeper {
                 record: Arc::clone(record.text()),
             });
         }
-        // Where no memory counted at the look, one that counts by now was recorded after it.
+        // If no memory counted at the look, a memory that counts by now was recorded after it.
         let anew = counted.is_some();
         let within = self.context.connect_timeout;
         let end = Instant::now() + within;

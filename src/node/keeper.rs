@@ -179,8 +179,8 @@ impl Keeper {
         self.context.topics.announce_interruption();
     }
 
-    /// Uses one connection until it ends or is to be replaced. Its set-up began at `started`. Returns the time for which
-    /// it was in use, and when its server was last heard.
+    /// Uses one connection, with a set-up that began at `started`, until the connection ends or is to be replaced.
+    /// Returns the time for which it was in use, and the time of the server's last message.
     async fn serve(
         &self,
         connection: Connection,

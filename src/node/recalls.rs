@@ -26,7 +26,7 @@ type OnIdle = dyn Fn(u64, IdleEnd) + Send + Sync;
 pub(crate) enum IdleEnd {
     /// Another client or line wants its names.
     Recalled,
-    /// Its names were forced from it on a master.
+    /// A force took its names away on a master.
     Forced,
     /// Recalls may have been missed.
     Missed,
@@ -78,7 +78,7 @@ impl Recalls {
     pub(super) fn take_in(&self, message: FieldMessage) {
         let ticket = match message {
             FieldMessage::Recall { ticket, .. } => Some(ticket),
-            // Nobody may get it from this client any more.
+            // No task may get the grant from this client any more.
             FieldMessage::Forced { .. } => Some(NonZeroU64::MIN),
             FieldMessage::Try { .. } => None,
         };

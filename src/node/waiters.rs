@@ -265,7 +265,7 @@ impl Calls {
         absence.handler = Some(Arc::new(handler));
     }
 
-    /// Whether there is a handler for its absence.
+    /// Whether there is a handler for the waiter's absence.
     pub(crate) fn minds_absence(&self) -> bool {
         lock(&self.absence).handler.is_some()
     }

@@ -16,7 +16,7 @@ pub(crate) struct Blockers {
     pub(crate) foreign_key: bool,
     /// Whether only grants that may be idle are in the way.
     pub(crate) only_idle: bool,
-    /// A holder as people know it, from the first master that told.
+    /// A holder as people know it, from the first master that reported one.
     pub(crate) holder: Option<Box<HolderFacts>>,
     /// For each name, the number of masters that refused because of it.
     pub(crate) by_name: SmallVec<[u8; 8]>,

@@ -49,8 +49,8 @@ script!(LIST, Inspect, "list");
 script!(MARK, Mark, "mark", behind "marks");
 script!(FINISH, Mark, "release", behind "captions", behind "announce", behind "queue", behind "permits", behind "readers", behind "marks", behind "finish");
 
-/// All scripts that a client loads when it sets a connection up. Those of permits, of jobs that are done once, and of lists are
-/// loaded when they are used first.
+/// All scripts that a client loads when it sets a connection up. Scripts of permits, of jobs that are done once, and
+/// of lists are loaded when they are used first.
 pub(crate) static ALL: [&Script; 10] = [
     &ACQUIRE, &EXTEND, &RELEASE, &DOWNGRADE, &RETAIN, &WITHDRAW, &INSPECT, &FORCE, &INTRODUCE, &LABEL,
 ];
@@ -98,7 +98,7 @@ fn readers(kind: HoldKind, names: &Names) -> impl ExactSizeIterator<Item = Key<'
     names.iter().take(wanted).map(keys::readers)
 }
 
-/// How masters treat a fencing token.
+/// Treatment of a fencing token by masters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fencing {
     /// The token is new, and must be above every fence.
@@ -162,7 +162,7 @@ pub(crate) fn acquire(acquire: &Acquire<'_>, evidence: Evidence) -> Arc<Request>
         call.word(name);
         call.keys([revocation_mark(name), deadlines(name)]);
     }
-    // Sent without a token, too: a master on which a name has a fence refuses a call without a token.
+    // Fences are sent without a token, too: a master on which a name has a fence refuses a call without a token.
     call.keys(names.iter().map(fence));
     call.keys(readers);
     call.words(evidence.key());
@@ -469,7 +469,7 @@ pub(crate) fn introduce(set: MasterSet, run: Option<&str>, anew: bool) -> Arc<Re
     call.done()
 }
 
-/// Packs a call of `lua/label.lua`: a client's label, which the master keeps for `kept`.
+/// Packs a call of `lua/label.lua`: a client's label, which the master stores for `kept`.
 pub(crate) fn label(client: Uuid, label: &str, kept: Duration) -> Arc<Request> {
     let mut call = Encoder::new(&LABEL, 1, std::iter::empty());
     call.word(&keys::client(client));

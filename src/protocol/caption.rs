@@ -13,7 +13,7 @@ const MAX_BYTES: usize = 256;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Caption {
     pub(crate) about: Option<Arc<str>>,
-    /// Whether masters publish its terms: each grant, release and force.
+    /// Whether masters publish the terms: each grant, release and force.
     pub(crate) is_published: bool,
 }
 

@@ -10,7 +10,7 @@ pub(crate) struct Claim {
     pub(crate) names: Names,
     pub(crate) field: Field,
     pub(crate) kind: HoldKind,
-    /// Whether its release is announced to clients of Redisson's.
+    /// Whether the release is announced to clients of Redisson's.
     pub(crate) is_announced: bool,
 }
 

@@ -24,7 +24,7 @@ impl Script {
         }
     }
 
-    /// Name of its file.
+    /// Name of the script's file.
     pub(crate) fn name(&self) -> &'static str {
         self.op.word()
     }

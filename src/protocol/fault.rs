@@ -20,7 +20,7 @@ pub(crate) enum Fault {
     Quarantined { remaining: Duration },
     /// Sent, but the connection has ended: the client never learns whether the call was executed.
     Unknown(Arc<str>),
-    /// Sent, but not answered within this time. The answer may still come; the last late one took `took`.
+    /// Sent, but not answered within this time. The answer may still come; the last late answer took `took`.
     Late {
         within: Duration,
         took: Option<Duration>,

@@ -11,13 +11,13 @@ const LONGEST: usize = 36 + 1 + 20 + 4;
 /// Fact about a grant that masters know by a letter behind the number, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Letter {
-    /// It has a caption (`lua/captions.lua`).
+    /// A grant with a caption (`lua/captions.lua`).
     Captioned,
-    /// Its terms are published (`lua/captions.lua`).
+    /// A grant with terms that are published (`lua/captions.lua`).
     Published,
-    /// It is a permit (`lua/permits.lua`).
+    /// A permit (`lua/permits.lua`).
     Permit,
-    /// It may stay with its client while nobody holds it. `lua/acquire.lua` looks for this letter at the end.
+    /// A grant that may become idle. `lua/acquire.lua` looks for the letter at the end.
     Sticky,
 }
 
@@ -64,7 +64,7 @@ pub(crate) enum FieldMessage {
 }
 
 impl Field {
-    /// Text that the masters store. It is not for logs: a client that knows the text can release the hold.
+    /// Text that the masters store, and not for logs: a client that knows the text can release the hold.
     pub(crate) fn text(self) -> String {
         let mut text = String::with_capacity(LONGEST);
         text.push_str(self.client.hyphenated().encode_lower(&mut Uuid::encode_buffer()));

@@ -39,7 +39,7 @@ pub(crate) struct Key<'a> {
 }
 
 impl<'a> Key<'a> {
-    /// Most bytes that a prefix adds to a name, including those that the protocol puts around a word.
+    /// Most bytes that a prefix adds to a name, with the bytes that the protocol puts around a word.
     pub(crate) const LONGEST_PREFIX: usize = 40;
 
     /// Text of the key in pieces: a name with a hash tag keeps it.
@@ -79,8 +79,8 @@ pub(crate) fn channel(name: &str) -> Key<'_> {
     Key::shared(CHANNEL, name)
 }
 
-/// Pattern of the channels on which a release is announced to the waiters of Redisson's fair lock of the name: each has a
-/// channel of its own, that of the name with the waiter behind it. Characters of a pattern in the name stand for themselves.
+/// Pattern of the channels on which a release is announced to waiters of Redisson's fair lock of the name. Each has a
+/// channel: that of the name with the waiter behind it. Characters of a pattern in the name stand for themselves.
 pub(crate) fn fair_channels(name: &str) -> String {
     escaped(&channel(name).text()) + ":*"
 }
@@ -104,7 +104,7 @@ pub(crate) enum Listed {
     Names,
     /// Deadlines of the waiters for names without a brace of their own.
     Waiters,
-    /// Deadlines of the waiters for names with one.
+    /// Deadlines of the waiters for names with a brace of their own.
     WaitersOfTagged,
 }
 

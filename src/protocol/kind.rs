@@ -24,9 +24,9 @@ const POOL: &str = ":seat";
 /// Layout of a kind on the masters.
 struct Layout {
     name: &'static str,
-    /// Word of the scripts for it; none for a plain lock.
+    /// Word of the scripts for the kind; none for a plain lock.
     mode: Option<&'static str>,
-    /// Channel on which clients of Redisson's wait for it.
+    /// Channel on which clients of Redisson's wait for a lock of the kind.
     channel: fn(&str) -> Key<'_>,
 }
 
@@ -63,12 +63,12 @@ impl HoldKind {
         self.layout().mode
     }
 
-    /// Whether it has the layout of a read/write lock.
+    /// Whether the kind has the layout of a read/write lock.
     pub(crate) fn is_read_write(self) -> bool {
         matches!(self, Self::Write | Self::Read)
     }
 
-    /// Whether many owners have it at once.
+    /// Whether many owners have a lock of the kind at once.
     pub(crate) fn is_shared(self) -> bool {
         self == Self::Read
     }
@@ -81,18 +81,18 @@ impl HoldKind {
         seat_of_pool(name).map_or(name, |(pool, _)| pool)
     }
 
-    /// Channel on which its release is announced to clients of Redisson's.
+    /// Channel on which the release is announced to clients of Redisson's.
     pub(crate) fn channel(self, name: &str) -> Key<'_> {
         (self.layout().channel)(name)
     }
 
-    /// Pattern of the channels on which its release is announced to waiters of Redisson's fair lock; no such lock reads or
-    /// writes.
+    /// Pattern of the channels on which the release is announced to waiters of Redisson's fair lock; no such lock
+    /// reads or writes.
     pub(crate) fn fair_channels(self, name: &str) -> Option<String> {
         (self == Self::Plain).then(|| fair_channels(name))
     }
 
-    /// Whether its owner may enter again with the kind `other`: an owner that writes may read, too.
+    /// Whether an owner may enter again with the kind `other`: an owner that writes may read, too.
     pub(crate) fn includes(self, other: Self) -> bool {
         self == other || self == Self::Write && other == Self::Read
     }

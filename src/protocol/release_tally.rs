@@ -45,8 +45,8 @@ impl ReleaseTally {
         self.gone += usize::from(*vote == Vote::NotHeld);
     }
 
-    /// A master that has lost the hold counts as released: its names are free. It does not if the names are
-    /// to stay locked.
+    /// A master that has lost the hold counts as released, because its names are free, unless the names are to stay
+    /// locked.
     fn is_done(self) -> bool {
         self.released + if self.keeps { 0 } else { self.gone } >= self.needed
     }

@@ -102,7 +102,7 @@ pub(crate) struct Reply {
     pub(crate) causes: Option<Box<str>>,
     /// A holder as people know it, for a refusal, if the master knows that.
     pub(crate) holder: Option<Box<HolderFacts>>,
-    /// Granted, and the token was above all fences, if that was required.
+    /// Whether the master granted, and the token was above all fences, if that was required.
     pub(crate) accepted: bool,
     /// Waiters behind a grant.
     pub(crate) behind: WaitersBehind,
@@ -204,7 +204,7 @@ pub(crate) struct StoredName {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FirstWaiting {
     pub(crate) waiter: String,
-    /// Its client as people know it.
+    /// Client of the waiter, as people know it.
     pub(crate) facts: HolderFacts,
     /// Microseconds by the masters' clocks at which it began to wait.
     pub(crate) ticket: u64,
@@ -301,7 +301,7 @@ fn refused(left: i64, causes: &Value, highest: u64) -> Option<Reply> {
     })
 }
 
-/// Facts about a holder, as `lua/labels.lua` tells them. A master may store anything there.
+/// Facts about a holder, as `lua/labels.lua` reports them. A master may store anything there.
 fn parse_facts(label: &Value) -> HolderFacts {
     let parsed = |label: &Value| client_label::parse(&text(label)?);
     match label {
@@ -374,7 +374,7 @@ pub(crate) fn released(answer: Result<Value, Fault>) -> Result<Released, Fault> 
         .ok_or_else(|| Fault::Unknown(format!("unexpected answer to release: {value:?}").into()))
 }
 
-/// Whether a force came in time and took effect.
+/// Vote of the answer to force: granted if the force came in time and took effect.
 pub(crate) fn forced(answer: Result<Value, Fault>) -> Vote {
     let value = match answer {
         Ok(value) => value,

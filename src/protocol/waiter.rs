@@ -11,7 +11,7 @@ use crate::protocol::kind::HoldKind;
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Marks behind the number of a waiter that wants to read, and of one that wants a permit.
+/// Marks behind the number of a waiter that wants to read, and of a waiter that wants a permit.
 const READS: &str = "r";
 const PERMIT: &str = "k";
 
@@ -42,7 +42,7 @@ impl WaiterKind {
         }
     }
 
-    /// Mark behind its number.
+    /// Mark behind the waiter's number.
     fn mark(self) -> &'static str {
         match self {
             Self::Alone => "",
@@ -55,16 +55,16 @@ impl WaiterKind {
 /// A place in the queues of some names, the same on every master and for every attempt of one wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Waiter {
-    /// Number that its client never uses again.
+    /// Number that the waiter's client never uses again.
     pub(crate) number: u64,
-    /// In microseconds by the masters' clocks. The waiter with the smaller ticket comes first.
+    /// Ticket in microseconds by the masters' clocks. The waiter with the smaller ticket comes first.
     pub(crate) ticket: u64,
-    /// Time in which it has to ask once it is called.
+    /// Time in which the waiter has to ask once it is called.
     pub(crate) comes_within: Duration,
     /// Index of the only name with the waiter in its queue; `None` for all names.
     pub(crate) only: Option<usize>,
     pub(crate) kind: WaiterKind,
-    /// Whether it is in the queues of the first master alone.
+    /// Whether the waiter is in the queues of the first master alone.
     pub(crate) at_first: bool,
 }
 
@@ -74,7 +74,7 @@ impl Waiter {
         (node_timeout * 4).clamp(SHORTEST, LONGEST)
     }
 
-    /// Text behind its client's id on the masters.
+    /// Text of the waiter behind its client's id on the masters.
     pub(crate) fn text(&self) -> String {
         format!(
             "{}{}:{}",
@@ -96,13 +96,13 @@ impl Waiter {
 /// Rank of an acquire among the waiters. A caller may store more of its waiter than it sends to the masters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Precedence<W = Waiter> {
-    /// Waits: masters that refuse it let it into the queues.
+    /// A waiter: masters that refuse it let it into the queues.
     Queued(W),
-    /// Has a ticket and does not wait: after a refusal another waiter of its process waits for both.
+    /// A ticket without a wait: after a refusal another waiter of its process waits for both.
     Ticketed(u64),
-    /// Does not wait, and comes behind every waiter.
+    /// No wait, and a rank behind every waiter.
     Tried,
-    /// Passes every waiter: its owner holds the names already.
+    /// A rank before every waiter: the owner holds the names already.
     Resumed,
 }
 

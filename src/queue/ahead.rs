@@ -14,11 +14,11 @@ pub(crate) struct Ahead<A>(Mutex<Option<InFront<A>>>);
 /// State of the task in front.
 #[derive(Clone, Debug)]
 pub(crate) enum InFront<A> {
-    /// It asks the masters for the first time.
+    /// The task asks the masters for the first time.
     Asks(A),
-    /// It asks the masters. This was their last refusal.
+    /// The task asks the masters, and this was their last refusal.
     Refused(Arc<LockError>),
-    /// It holds, or has held until a moment ago.
+    /// The task holds, or has held until a moment ago.
     Holds(Weak<dyn Holding>),
 }
 

@@ -38,7 +38,7 @@ impl QueueEntry {
         let (entry, slots, all) = (self.clone(), pool.slots.clone(), names.clone());
         let waiting = Arc::clone(&self.calls);
         let round = Round::begin(pool, &request, Trust::All, asked).when_sent_again(move |_| {
-            // A question may have put the waiter back into the queue in between. So it asks once more, behind this.
+            // A question may have put the waiter back into the queue in between. So the waiter asks again after this.
             if !waiting.is_over() {
                 waiting.interrupt();
             }
@@ -57,7 +57,7 @@ impl QueueEntry {
 /// A waiter that joins the queues with a release.
 pub(crate) struct Next {
     entry: QueueEntry,
-    /// Whether it asks at once.
+    /// Whether the waiter asks at once.
     asks: bool,
 }
 

@@ -30,9 +30,9 @@ pub(crate) struct LineOptions {
     pub(crate) lease: Duration,
     pub(crate) min_validity: Duration,
     pub(crate) fenced: bool,
-    /// Whether they are served strictly by ticket.
+    /// Whether the tasks are served strictly by ticket.
     pub(crate) fair: bool,
-    /// Caption of their holds: the masters know one for a grant.
+    /// Caption of the tasks' holds: the masters know one caption for a grant.
     pub(crate) caption: Option<Arc<Caption>>,
     /// Whether a grant may be handed on in the line. Otherwise the masters are asked for each hold: they know whether a job is
     /// done, and publish each term of a leader.
@@ -99,7 +99,7 @@ struct Queued<T> {
     entry: QueueEntry,
     next_in_line: NextInLine,
     mailbox: Arc<Mailbox<T>>,
-    /// Tells the waiter that something is in the mailbox.
+    /// Notifies the waiter that something is in the mailbox.
     notice: oneshot::Sender<()>,
 }
 
@@ -125,16 +125,16 @@ pub(crate) struct Asks<T> {
 /// Properties of a task in a line as the next holder.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NextInLine {
-    /// `None` if no master has shown its clock yet.
+    /// Ticket; `None` if no master has shown its clock yet.
     pub(crate) ticket: Option<u64>,
-    /// Time at which it began to wait.
+    /// Time at which the task began to wait.
     pub(crate) begun: Moment,
-    /// Whether it wants its hold renewed, and the longest time for which it is.
+    /// Whether the task wants its hold renewed, and the longest time for that.
     pub(crate) renew: bool,
     pub(crate) max_hold: Option<Duration>,
     /// Time for which the names have to stay locked.
     pub(crate) at_least: Duration,
-    /// Whether its grant is to stay with the client when the hold is given up.
+    /// Whether the grant is to stay with the client when the hold is given up.
     pub(crate) is_sticky: bool,
 }
 
@@ -167,7 +167,7 @@ pub(crate) struct LinePosition<T> {
     order: Order,
     mailbox: Arc<Mailbox<T>>,
     notice: oneshot::Receiver<()>,
-    /// Whether it got a turn or a hold, so that it is no longer in the line.
+    /// Whether the waiter got a turn or a hold, so that it is no longer in the line.
     is_served: bool,
 }
 
@@ -287,7 +287,7 @@ impl<T> LineRef<T> {
         self.line.ahead.set(Some(InFront::Holds(holding)));
     }
 
-    /// Next task, to join the queues with the release of these names. It must want the same names, and have a
+    /// Next task, to join the queues with the release of these names. The task must want the same names, and have a
     /// ticket for their queues.
     pub(crate) fn next(&self, names: &Names) -> Option<QueueEntry> {
         let behind = self.line.behind();
@@ -392,7 +392,7 @@ impl<T> Clone for LineRef<T> {
 }
 
 impl<T> LinePosition<T> {
-    /// Waits until a turn or a hold is put in the mailbox. It may have been taken back from there.
+    /// Waits until a turn or a hold is put in the mailbox. Either may have been taken back from there.
     ///
     /// # Cancel safety
     ///
@@ -405,7 +405,7 @@ impl<T> LinePosition<T> {
         self.is_served = true;
     }
 
-    /// Access to its ticket, which it may not have drawn when it came.
+    /// Access to the waiter's ticket, which may not have been drawn when the waiter came.
     pub(crate) fn ticket_entry(&self) -> TicketEntry<T> {
         TicketEntry {
             at: self.at.clone(),

@@ -9,8 +9,8 @@
 //!   and call another process only if that comes first. The next task asks over the same connections, right
 //!   behind the release.
 //!
-//! Readers can hold together. So each of them asks by itself until one is refused. Then later readers wait
-//! behind that one, and all of them ask as soon as it is admitted.
+//! Readers can hold together. So each of them asks by itself until one is refused. Then later readers wait behind the
+//! refused one, and all of them ask as soon as it is admitted.
 //!
 //! Tasks with other options have lines of their own. A task may be unable to win because a master is missing
 //! or it needs too much. Such a task must not be in the way of the others. And a hold that is handed on was

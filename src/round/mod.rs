@@ -41,13 +41,13 @@ pub(crate) struct Round {
     request: Arc<Request>,
     /// Time by the clock of leases, before any request was sent.
     begun: Moment,
-    /// Number of clock steps that had been noticed by then.
+    /// Number of clock steps that had been noticed before the round began.
     steps: u64,
     sent: Instant,
     trust: Trust,
     /// Claim that the round releases. The release is carried out even if no caller waits for the answers.
     release: Option<Claim>,
-    /// One for each master.
+    /// Connection to each master, or the reason why there is none.
     links: Links,
     inbox: Inbox,
     /// Number of calls with an answer that has not been handed out.
@@ -70,9 +70,9 @@ pub(crate) struct Round {
 /// Masters that are not asked at first.
 struct Others {
     nodes: NodeSet,
-    /// Time at which they are asked; `None` once they were.
+    /// Time at which the masters are asked; `None` once they were.
     hedge: Option<Instant>,
-    /// Time before they were asked.
+    /// Time before the masters were asked.
     sent: Instant,
     begun: Moment,
 }
@@ -102,8 +102,8 @@ pub(crate) enum Trust {
     All,
     /// In a vote for this many grants: the masters that remember.
     Quorum(usize),
-    /// The same for an extension, with one difference: masters with a step of their clock count here, and the
-    /// extension judges their answers hold by hold.
+    /// In an extension for this many grants. Masters with a step of their clock count here, too: the extension judges
+    /// their answers hold by hold.
     Kept(usize),
 }
 
@@ -131,9 +131,9 @@ impl Trust {
 }
 
 impl Round {
-    /// Sends the request to the masters that `asked` accepts. All of it is sent before this returns, so a
-    /// later round comes later on every master. A master without a connection answers *not sent*. Works
-    /// outside a runtime, too.
+    /// Sends the request to the masters that `asked` accepts. Everything is sent before this call returns, so a later
+    /// round comes later on every master. A master without a connection answers *not sent*. Works outside a runtime,
+    /// too.
     pub(crate) fn begin(
         pool: &Arc<Pool>,
         request: &Arc<Request>,
@@ -283,7 +283,7 @@ impl Round {
         self
     }
 
-    /// Clocks of its masters, as far as they are known.
+    /// Clocks of the round's masters, as far as they are known.
     pub(crate) fn clocks_us(&self, at: Moment) -> impl Iterator<Item = u64> {
         self.links.iter().flatten().map(move |link| link.clock_us(at))
     }
@@ -336,7 +336,7 @@ impl Round {
         self
     }
 
-    /// Notes an answer about several holds, each with its own vote. It assents if it does so for all.
+    /// Notes an answer about several holds, each with its own vote. The answer assents if every vote does.
     pub(crate) fn voted_in_batch<'a>(&mut self, mut votes: impl Iterator<Item = &'a Vote>) {
         let against = votes.find(|vote| **vote != Vote::Granted);
         self.trace.voted(VoteKind::of(against.unwrap_or(&Vote::Granted)));
@@ -358,8 +358,8 @@ impl Round {
         self.trace.voted(vote);
     }
 
-    /// Detaches the round, which goes on in the background to receive the other answers. `note` returns each answer's vote, if it is
-    /// one.
+    /// Detaches the round, which goes on in the background to receive the other answers. `note` returns the vote of
+    /// an answer, if the answer is one.
     pub(crate) fn detach(
         mut self,
         fallback: NoScriptFallback,
@@ -433,12 +433,12 @@ impl Round {
         }
     }
 
-    /// Voids the answer of a master in quarantine. Voids also an answer by which, or by others since the
-    /// round began, the master may have forgotten grants.
+    /// Voids the answer of a master in quarantine. Also voids an answer if it, or another one since the round began,
+    /// shows that the master may have forgotten grants.
     ///
-    /// A step that is noticed during a round may have come before the master ran the request, whichever
-    /// answer shows the step. Then the master may have granted names that another client still holds. So its
-    /// grant is void, for any lease.
+    /// A step that is noticed during a round may have come before the master ran the request, whichever answer shows
+    /// the step. Then the master may have granted names that another client still holds. So the master's grant is
+    /// void, for any lease.
     fn weigh(&self, node: usize, answer: Result<Value, Fault>) -> Result<Value, Fault> {
         let Ok(link) = &self.links[node] else {
             return answer;
@@ -458,7 +458,7 @@ impl Round {
                 _ => (self.sent, self.begun),
             };
             let now = self.pool.clock.now();
-            // By the clock of the connection if masters are chosen by it: an answer may be looked at long after it came.
+            // By the connection's clock, if round trips choose the masters: an answer may be looked at late.
             if self.pool.is_thrifty() {
                 link.took_until_received(sent);
             } else {

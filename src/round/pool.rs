@@ -70,7 +70,7 @@ pub(crate) struct Pool {
     background: Mutex<Vec<AbortOnDropHandle<()>>>,
 }
 
-/// Belongs to a task on the pool's runtime: when the runtime ends and drops its tasks, the pool is closed.
+/// Guard of a task on the pool's runtime: when the runtime ends and drops its tasks, the pool is closed.
 struct Ending {
     closing: CancellationToken,
     tracker: TaskTracker,

@@ -1,4 +1,4 @@
-//! Order in which a set of names prefers the masters: the same in every client, so that two clients that want the same
+//! Order in which a set of names prefers the masters, the same in every client. So two clients that want the same
 //! names ask the same masters, and do not split the vote.
 
 use smallvec::SmallVec;

@@ -176,7 +176,7 @@ impl Stragglers {
                 let more = late_answers.gather(&waker);
                 drop(self.put_back(index, late_answers, more));
             }
-            // The round is being left at this moment, or is over.
+            // The round is being detached at this moment, or is over.
             None => self.list(index),
         }
     }

@@ -14,8 +14,8 @@ use crate::protocol::fault::{Fault, FaultClass};
 /// Function that is called with the index of a master.
 pub(super) type Hook = Arc<dyn Fn(usize) + Send + Sync>;
 
-/// A request without an answer by the deadline. The connection is responsible for a release that was sent. It
-/// is sent again only if the connection ends without an answer, or if the answer is an error that passes.
+/// A request without an answer by the deadline. A release that was sent is sent again only if its connection ends
+/// without an answer, or if the answer is an error that passes.
 pub(super) struct TimedOutRequest {
     pub(super) links: Links,
     pub(super) request: Arc<Request>,
@@ -41,7 +41,7 @@ impl Late for TimedOutRequest {
             hook(node);
         }
         match &self.release {
-            // Also if the script is unknown: the waiter that the request was to put into the queues may have
+            // An unknown script is no exception: the waiter that the request was to put into the queues may have
             // withdrawn since.
             Some((claim, slots)) if !node::is_done(&answer) => {
                 slots[node].defer(PendingRelease::new(claim.clone()));

@@ -25,7 +25,7 @@ pub struct Client {
     pub(super) seed: Option<u64>,
     pub(super) network: Network,
     pub(super) skew: Skew,
-    /// Masters that it lists; by default all, in order.
+    /// Masters that the client lists; by default all, in order.
     pub(super) masters: Option<Vec<usize>>,
 }
 
@@ -64,13 +64,13 @@ impl Client {
         self
     }
 
-    /// Connects it over this network, which can be cut without an effect on other clients.
+    /// Connects the client over this network, which can be cut without an effect on other clients.
     pub fn network(mut self, network: &Network) -> Self {
         self.network = network.clone();
         self
     }
 
-    /// Makes its requests take this long to each master, in order. Masters without a value are at distance
+    /// Makes the client's requests take this long to each master, in order. Masters without a value are at distance
     /// zero.
     pub fn distances(mut self, distances: &[Duration]) -> Self {
         self.network = Network::new(distances.len());
@@ -80,25 +80,25 @@ impl Client {
         self
     }
 
-    /// Makes it list these masters, counted from 0, in this order. Its list may differ from that of other
+    /// Makes the client list these masters, counted from 0, in this order. Its list may differ from that of other
     /// clients.
     pub fn masters(mut self, nodes: &[usize]) -> Self {
         self.masters = Some(nodes.to_vec());
         self
     }
 
-    /// Source of its jitter and of its half of owner fields.
+    /// Source of the client's jitter and of its half of owner fields.
     pub(super) fn random(&self) -> Random {
         self.seed.map_or_else(Random::from_host, Random::from_seed)
     }
 
-    /// Sets its wall clock ahead of the masters'.
+    /// Sets the client's wall clock ahead of the masters'.
     pub fn clock_ahead(mut self, by: Duration) -> Self {
         self.skew = Skew::Ahead(by);
         self
     }
 
-    /// Sets its wall clock behind the masters'.
+    /// Sets the client's wall clock behind the masters'.
     pub fn clock_behind(mut self, by: Duration) -> Self {
         self.skew = Skew::Behind(by);
         self

@@ -55,7 +55,7 @@ impl Ask {
         }
     }
 
-    /// Whether its answer is awaited until the connection ends.
+    /// Whether the answer of the request is awaited until the connection ends.
     pub(super) fn is_owed(&self) -> bool {
         matches!(self, Self::Script { script, .. } if matches!(script.op, Op::Release | Op::Withdraw))
     }
@@ -69,7 +69,7 @@ impl Ask {
 pub(super) struct Envelope {
     pub(super) ask: Ask,
     sent: Instant,
-    /// Decided when the request is next in line.
+    /// Fate, which is decided when the request is next in line.
     pub(super) fate: Option<Fate>,
     pub(super) reply: ReplyTo,
 }
@@ -84,7 +84,7 @@ impl Envelope {
         self.sent + delay + more
     }
 
-    /// Additional time that its reply takes.
+    /// Additional time that the reply takes.
     pub(super) fn reply_delay(&self) -> Duration {
         match self.fate {
             Some(Fate::ReplyDelayed(more)) => more,

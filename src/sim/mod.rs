@@ -107,9 +107,8 @@ pub struct Cluster {
 impl Cluster {
     /// Makes new, empty masters. They need a tokio runtime, because they use its clock.
     ///
-    /// The first client finds masters that have long been in its set, so they have a vote at once. Real
-    /// masters have none until the longest lease has passed. The same is true of these after
-    /// [`Master::flush_all`].
+    /// The first client finds masters that have long been in their set, so they have a vote at once. Real masters,
+    /// and these after [`Master::flush_all`], have none until the longest lease has passed.
     ///
     /// # Panics
     ///

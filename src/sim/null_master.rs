@@ -83,7 +83,7 @@ struct NullWire {
 }
 
 impl NullWire {
-    /// Clock of the master. It must be right: otherwise every answer would look late.
+    /// Clock of the master. A wrong clock would make every answer look late.
     fn clock(&self) -> Value {
         let elapsed_us = u64::try_from(self.connected.elapsed().as_micros()).unwrap_or_default();
         Value::Int((CLOCK_US + elapsed_us).cast_signed())

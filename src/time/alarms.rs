@@ -1,10 +1,9 @@
 //! Wakes rounds at their deadlines, with one timer for all of them.
 //!
 //! Nearly every round ends long before its deadline. With a timer of the runtime for each, a pair of acquire and
-//! release costs the client 8 % more instructions over five masters, and 16 % over one; and the runtime is interrupted
-//! for each timer that is earlier than all others. Only a round that is
-//! polled on another runtime than the pool's has its own timer, since the pool's runtime may not run
-//! meanwhile.
+//! release costs the client 8 % more instructions over five masters, and 16 % over one. The runtime is also
+//! interrupted for each timer that is earlier than all others. Only a round that is polled on another runtime than
+//! the pool's has its own timer, since the pool's runtime may not run meanwhile.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -20,7 +19,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 /// Deadlines of all rounds of a pool.
 #[derive(Debug)]
 pub(crate) struct Deadlines {
-    /// Runtime on which they are watched.
+    /// Runtime on which the deadlines are watched.
     runtime: Id,
     queue: Mutex<AlarmQueue>,
     earlier: Notify,
@@ -31,7 +30,7 @@ pub(crate) struct Deadlines {
 
 #[derive(Debug, Default)]
 struct AlarmQueue {
-    /// In order of time. The alarm of a round that is over stays until it is the first.
+    /// Alarms in order of time. The alarm of a round that is over stays until it is the first.
     alarms: VecDeque<(Instant, Arc<AtomicWaker>)>,
     /// Time until which the task sleeps; `None` for a sleep without an end.
     sleeping_until: Option<Instant>,
@@ -176,7 +175,7 @@ impl AlarmQueue {
     }
 }
 
-/// Whether its round is still in progress.
+/// Whether the alarm's round is still in progress.
 fn is_set(alarm: &Arc<AtomicWaker>) -> bool {
     Arc::strong_count(alarm) > 1
 }

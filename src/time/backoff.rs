@@ -6,9 +6,9 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 
 use crate::time::random::Random;
 
-/// Delays between two attempts to connect, after a connection that ended within the longest delay, and before
-/// a refused request is sent again. Jitter at most doubles them. The sum stays far enough below a second for
-/// a restarted server to be in use again within one.
+/// Delays between two attempts to connect, after a connection that ended within the longest delay, and before a
+/// refused request is sent again. Jitter at most doubles a delay. The sum stays far enough below a second for a
+/// restarted server to be in use again within that second.
 pub(crate) const FIRST_DELAY: Duration = Duration::from_millis(10);
 pub(crate) const LONGEST_DELAY: Duration = Duration::from_millis(250);
 
@@ -21,7 +21,7 @@ pub(crate) fn delays(random: &Random) -> impl Iterator<Item = Duration> + use<> 
     growing(random, FIRST_DELAY, LONGEST_DELAY)
 }
 
-/// The same for attempts that cannot succeed soon.
+/// Delays between attempts that cannot succeed soon.
 pub(crate) fn slow_delays(random: &Random) -> impl Iterator<Item = Duration> + use<> {
     growing(random, FIRST_SLOW_DELAY, LONGEST_SLOW_DELAY)
 }

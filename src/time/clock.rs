@@ -26,7 +26,7 @@ pub(crate) enum Clock {
 pub(crate) struct Moment {
     /// Nanoseconds since the machine started, suspension included.
     boot: u64,
-    /// The same by the hardware's own rate, suspension excluded.
+    /// Nanoseconds at the hardware's own rate, suspension excluded.
     raw: u64,
 }
 
@@ -74,7 +74,7 @@ impl Moment {
         Duration::from_nanos(self.ns_since(earlier))
     }
 
-    /// The same in nanoseconds.
+    /// Nanoseconds from `earlier` to this moment; zero if `earlier` is later.
     pub(crate) fn ns_since(self, earlier: Self) -> u64 {
         let boot = self.boot.saturating_sub(earlier.boot);
         let raw = self.raw.saturating_sub(earlier.raw);

@@ -1,6 +1,6 @@
 //! The only source of randomness of a pool: the client's id, and every jitter.
 //!
-//! One source, so that a run with masters in memory can be repeated from its seed.
+//! There is one source, so that a run with masters in memory can be repeated from its seed.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -15,7 +15,7 @@ const DAY: u128 = 24 * HOUR;
 impl fmt::Display for Rounded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let us = (self.0.as_nanos() + 500) / 1000;
-        // Chosen by the rounded value's unit, so that 59.97 s is a minute and not 60 s.
+        // The unit is that of the rounded value, so that 59.97 s is a minute and not 60 s.
         match us {
             0 if self.0.is_zero() => f.write_str("0s"),
             0..1_000 => write!(f, "{us}us"),

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use crate::time::clock::Moment;
 
-/// Steps that are stored apart for each master; if there are more, the oldest are added up.
+/// Most steps that are stored apart for each master; the oldest of more are added up.
 const KEPT: usize = 32;
 
 /// Steps of all masters of a pool.

@@ -19,7 +19,7 @@ pub(crate) const LEAST_DRIFT_FACTOR: f64 = 0.01;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Validity {
     start: Moment,
-    /// In nanoseconds, since it is read very often.
+    /// Nanoseconds, since the length is read very often.
     length: u64,
 }
 
@@ -37,7 +37,7 @@ impl Validity {
         self.remaining_less(0, now)
     }
 
-    /// The same, less `lost` nanoseconds.
+    /// Rest of the validity at `now`, less `lost` nanoseconds.
     pub(crate) fn remaining_less(&self, lost: u64, now: Moment) -> Duration {
         let gone = now.ns_since(self.start).saturating_add(lost);
         Duration::from_nanos(self.length.saturating_sub(gone))

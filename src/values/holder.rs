@@ -4,10 +4,10 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// An owner as the masters store it. An owner's full text is enough to release the lock. So it is shown only
-/// in part, or by the label of its client if that is known.
+/// An owner as the masters store it. An owner's full text is enough to release the lock. So an owner is shown only in
+/// part, or by the label of its client if that is known.
 ///
-/// Two are equal if their owners are, whether their labels and texts are known or not.
+/// Two holders are equal if their owners are, whether their labels and texts are known or not.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -44,8 +44,8 @@ impl Holder {
         self
     }
 
-    /// Label of its client ([`client_label`](crate::MastersBuilder::client_label)), by the masters that were
-    /// asked. A client sends it when it connects, and again every minute. `None` for
+    /// Label of the owner's client ([`client_label`](crate::MastersBuilder::client_label)), by the masters that were
+    /// asked. A client sends its label when it connects, and again every minute. `None` for
     /// - holders of other libraries,
     /// - clients without the permission to store a label,
     /// - masters that do not know it yet.
@@ -69,7 +69,7 @@ impl Holder {
         self.about.as_deref()
     }
 
-    /// Part of its owner, which differs between the holds of one client: `5f0c2a1b…:17`.
+    /// Part of the owner, which differs between the holds of one client: `5f0c2a1b…:17`.
     pub fn redacted_owner(&self) -> impl fmt::Display {
         OwnerExcerpt(&self.owner)
     }

@@ -6,9 +6,9 @@ use std::time::{Duration, SystemTime};
 
 /// The last time that an operator took a name away from a holder. Each master that did so remembers it for a day.
 ///
-/// [`Loss::force`](crate::Loss::force) tells the holder that lost the name, and
-/// [`Inspection::last_force`](crate::Inspection::last_force) tells everybody else. If a name is taken away
-/// twice within a lease, the first holder may be told of the second force.
+/// The holder that lost the name gets it by [`Loss::force`](crate::Loss::force), and everybody else by
+/// [`Inspection::last_force`](crate::Inspection::last_force). If a name is taken away twice within a lease, the first
+/// holder may get the second force.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -28,9 +28,9 @@ use std::time::{Duration, SystemTime};
 pub struct LastForce {
     /// Time of the force, by the clock of a master.
     pub at: SystemTime,
-    /// Label of the client that did it ([`client_label`](crate::MastersBuilder::client_label)).
+    /// Label of the client that took the name away ([`client_label`](crate::MastersBuilder::client_label)).
     pub by: Option<Arc<str>>,
-    /// Its reason ([`force_reason`](crate::MultiLock::force_reason)), if one was given.
+    /// Reason ([`force_reason`](crate::MultiLock::force_reason)), if one was given.
     pub reason: Option<Arc<str>>,
 }
 

@@ -30,7 +30,7 @@ use crate::time::rounded::Rounded;
 pub struct MasterSet {
     /// Number of masters.
     pub masters: usize,
-    /// Longest lease, if it is a set [for tests](crate::MastersBuilder::for_tests).
+    /// Longest lease of a set [for tests](crate::MastersBuilder::for_tests).
     pub for_tests: Option<Duration>,
 }
 

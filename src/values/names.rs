@@ -12,9 +12,9 @@ const MAX_NAMES: usize = 64;
 
 /// One or more names that are locked together: sorted, each once.
 ///
-/// Made from a string of any kind, or from an array, slice or vector of strings, owned or borrowed, or
-/// collected from an iterator. The order of the names does not matter. So two locks on overlapping names can
-/// never wait for each other in a circle.
+/// Names are made from a string of any kind, or from an array, slice or vector of strings, owned or borrowed, or
+/// collected from an iterator. The order of the names does not matter. So two locks on overlapping names can never
+/// wait for each other in a circle.
 ///
 /// ```
 /// use multilock::Names;

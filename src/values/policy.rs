@@ -6,8 +6,8 @@ use crate::error::InvalidInput;
 
 /// Number of the N masters that must grant a lock.
 ///
-/// Chosen for each lock, over the same masters. Two holders of one name exclude each other under any mix of
-/// policies, because each of them needs a majority.
+/// A policy is chosen for each lock, over the same masters. Two holders of one name exclude each other under any mix
+/// of policies, because each of them needs a majority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Policy {
@@ -51,7 +51,7 @@ impl Policy {
         forgetful_allowed(self.needed(nodes), nodes)
     }
 
-    /// Number of grants needed over `nodes` masters. Refused if two holders could both have that many.
+    /// Number of grants needed over `nodes` masters. An error if two holders could both have that many.
     #[inline]
     pub(crate) fn checked(self, nodes: usize) -> Result<usize, InvalidInput> {
         let needed = self.needed(nodes);

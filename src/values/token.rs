@@ -1,12 +1,12 @@
 //! Fencing tokens: numbers that only rise, for a resource that checks their order itself.
 //!
-//! The client proposes a token, and the masters accept it together with the grant. A quorum that did both has
-//! never accepted one as high for the name before. So a grant that began after another was complete has the
-//! larger token, whatever the clocks of clients show.
+//! The client proposes a token, and the masters accept it together with the grant. A quorum that did both has never
+//! accepted a token as high for the name before. So a grant that began after another was complete has the larger
+//! token, whatever the clocks of clients show.
 //!
-//! Proposals come from the masters' clocks, in microseconds since 1970. So a fence can be deleted once its
-//! master's clock is far enough past it. An acquire takes a block of tokens: one for each hold that its grant
-//! gets, by hand-off or because it stays with its client.
+//! Proposals come from the masters' clocks, in microseconds since 1970. So a fence can be deleted once its master's
+//! clock is far enough past it. An acquire takes a block of tokens: one for each hold that its grant gets, by
+//! hand-off or because the grant stays with its client.
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ use std::fmt;
 /// # let (masters, _) = multilock::Masters::in_memory(3).await?;
 /// use multilock::FencingToken;
 ///
-/// /// What is guarded. A database does the same by `UPDATE … SET token = $1 WHERE id = $2 AND token <= $1`.
+/// /// Guarded resource. A database does the same by `UPDATE … SET token = $1 WHERE id = $2 AND token <= $1`.
 /// struct Account { balance: i64, seen: FencingToken }
 ///
 /// impl Account {
@@ -52,7 +52,7 @@ impl FencingToken {
     /// Token of a lock that was taken with `.fenced(false)`: smaller than every other.
     pub const NONE: Self = Self(0);
 
-    /// Block of this number of tokens that begins with this one; a holder that shares its token takes one.
+    /// Block of `size` tokens that begins with this token; a holder that shares its token takes a block of one.
     pub(crate) const fn block(self, size: u64) -> Block {
         let last = if self.0 == 0 {
             self
@@ -90,7 +90,7 @@ impl Block {
         self.first == FencingToken::NONE
     }
 
-    /// Number of its tokens.
+    /// Number of tokens in the block.
     pub(crate) fn size(self) -> u64 {
         self.last.0 - self.first.0 + 1
     }

@@ -11,7 +11,7 @@ use crate::values::last_force::LastForce;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Vote {
-    /// It granted, extended or released, as asked.
+    /// The master granted, extended or released, as asked.
     Granted,
     /// Another owner holds the name there, or waits for it with a smaller ticket.
     Refused {
@@ -48,7 +48,7 @@ pub enum Vote {
         /// Event in place of an answer.
         reason: Arc<str>,
     },
-    /// Its answer does not count, because it may have forgotten a holder: it was started or wiped not long
+    /// The answer does not count, because the master may have forgotten a holder: it was started or wiped not long
     /// ago, is new to its set, or its clock stepped.
     Quarantined {
         /// Time for which its answers do not count.

@@ -9,12 +9,12 @@ const BUCKETS: [(&str, &[f64]); 5] = [
     ("multilock_renew_margin_seconds", RENEW_MARGIN),
 ];
 
-/// From a grant on loopback to a wait of a minute.
+/// Bounds from a grant on loopback to a wait of a minute.
 const ACQUIRE: &[f64] = &[
     0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0,
 ];
 
-/// A round ends at the node timeout, which is 50 ms by default.
+/// Bounds of rounds. A round ends at the node timeout, which is 50 ms by default.
 const ROUND: &[f64] = &[0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.04, 0.06, 0.1, 0.5, 1.0];
 
 const NODE_CALL: &[f64] = &[
@@ -25,7 +25,7 @@ const HOLD: &[f64] = &[
     0.001, 0.01, 0.1, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0,
 ];
 
-/// A sixth of the lease of 30 s is 5 s; a renewal in time leaves a little less than two thirds of it, 20 s.
+/// Bounds of margins. A sixth of 30 s is 5 s; a renewal in time leaves a little less than two thirds, 20 s.
 const RENEW_MARGIN: &[f64] = &[
     0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 7.5, 10.0, 15.0, 18.0, 19.0, 20.0, 25.0, 30.0,
 ];

@@ -1,4 +1,4 @@
-//! Every figure that there is, as `docs/operations.md` has them: its kind, labels, name, unit and help.
+//! Every metric, as `docs/operations.md` has it: its kind, labels, name, unit and help.
 
 use metrics::{Counter, Gauge, Histogram, Label, Unit};
 
@@ -30,7 +30,7 @@ macro_rules! meters {
 }
 
 meters! {
-    /// Of a client.
+    /// Metrics of a client.
     ClientMeters {
         rounds: Family<Op, Family<RoundOutcome, Histogram>> = "multilock_round_duration_seconds", Seconds,
             "Time from a question to all masters until its outcome was certain, by operation and outcome";
@@ -52,7 +52,7 @@ meters! {
 }
 
 meters! {
-    /// Of the call sites that have a label.
+    /// Metrics of the call sites that have a label.
     LabelMeters {
         acquired: Family<PolicyKind, Family<AcquireOutcome, Histogram>> = "multilock_acquire_duration_seconds", Seconds,
             "Time from the call for a lock to its end, by policy, outcome and label";
@@ -68,7 +68,7 @@ meters! {
 }
 
 meters! {
-    /// Of one master.
+    /// Metrics of one master.
     NodeMeters {
         calls: Family<Op, Histogram> = "multilock_node_call_duration_seconds", Seconds,
             "Time that a master took to answer, late answers included, by master and operation";

@@ -1,5 +1,5 @@
-//! Handles of the crate `metrics`. Each belongs to the recorder that is installed when it is made, so an application installs
-//! its recorder before it connects.
+//! Handles of the crate `metrics`. Each belongs to the recorder that is installed when it is made, so an application
+//! installs its recorder before it connects.
 
 use std::marker::PhantomData;
 use std::ops::Index;
@@ -10,10 +10,10 @@ use super::super::kinds::Word;
 
 /// One handle, or one for each value of a label.
 pub(super) trait Handle {
-    /// Its labels have this order: `labels`, the words of the families around it, `last`.
+    /// Makes a handle with its labels in this order: `labels`, the words of the families around it, `last`.
     fn new(name: &'static str, labels: &[Label], last: &[Label]) -> Self;
 
-    /// Describes it to the recorder.
+    /// Describes the metric to the recorder.
     fn describe(name: &'static str, unit: Unit, help: &'static str);
 }
 

@@ -1,4 +1,4 @@
-//! Figures for the recorder of the crate `metrics`.
+//! Metrics for the recorder of the crate `metrics`.
 
 mod buckets;
 mod catalogue;
@@ -21,10 +21,10 @@ use super::observer::EventObserver;
 use crate::error::{LossCause, NodeError};
 use crate::values::policy::Policy;
 
-/// The label of call sites that name none.
+/// Label of call sites that name none.
 const UNLABELLED: &str = "default";
 
-/// The figures of a client.
+/// Metrics of a client.
 #[derive(Clone, Debug)]
 pub(crate) struct Events(Arc<ClientFigures>);
 
@@ -36,7 +36,7 @@ struct ClientFigures {
     labels: RwLock<BTreeMap<&'static str, Label>>,
 }
 
-/// The figures of one label.
+/// Metrics of one label.
 #[derive(Clone, Debug)]
 pub(crate) struct Label(Arc<LabelMeters>);
 
@@ -53,12 +53,12 @@ impl Events {
         }))
     }
 
-    /// The label of call sites that name none.
+    /// Label of call sites that name none.
     pub(crate) fn unlabelled(&self) -> Label {
         self.0.unlabelled.clone()
     }
 
-    /// Made when it is first named.
+    /// Returns a label, which is made when it is first named.
     pub(crate) fn label(&self, label: &'static str) -> Label {
         let labels = &self.0.labels;
         if let Some(known) = labels.read().unwrap_or_else(PoisonError::into_inner).get(label) {

@@ -22,7 +22,7 @@ fn passes(later: u64, change: impl FnOnce(&mut Handoff, &mut LineOptions, &mut N
         elsewhere: None,
         may_stay: false,
         is_announced: false,
-        // It took 5 ms.
+        // The grant took 5 ms.
         now: at(1_005 + later),
     };
     let mut options = LineOptions {

@@ -255,7 +255,7 @@ fn a_thrifty_grant_is_widened_until_all_have_it() {
     assert_eq!(state.widen().len(), 2);
     state.votes.set(1, Vote::Granted);
     state.votes.set(2, Vote::Refused { remaining: None });
-    // Again at twice the age, where it was refused.
+    // The next try is at twice the age, after a refusal.
     assert_eq!(state.upkeep(at(0), old), look(10));
     assert_eq!(state.widen().iter().collect::<Vec<_>>(), [2]);
     state.votes.set(2, Vote::Granted);

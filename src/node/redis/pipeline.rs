@@ -193,7 +193,7 @@ pub(super) struct Driver {
     incoming: Vec<u8>,
     /// Bytes of `incoming` that are filled.
     received: usize,
-    /// Taken from the bytes. Both vectors stay from poll to poll, for their memory.
+    /// Answers taken from the bytes. Both vectors stay from poll to poll, for their memory.
     answers: Vec<Answer>,
     answered: Vec<(ReplyTo, Answer)>,
     notices: Notices,

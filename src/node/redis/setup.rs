@@ -56,7 +56,7 @@ pub(super) async fn log_in(
         &["SETINFO", "LIB-NAME", "multilock"],
         &["SETINFO", "LIB-VER", env!("CARGO_PKG_VERSION")],
     ];
-    // No lock depends on them, and an ACL may deny them.
+    // No lock depends on these commands, and an ACL may deny them.
     join_all(introductions.map(|words| pipe.ask(redis::cmd("CLIENT").arg(words)))).await;
     Ok(resp3)
 }

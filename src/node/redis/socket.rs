@@ -43,8 +43,8 @@ pub(super) async fn open(
         (ConnectionAddr::Tcp(host, port), None) => Ok(Box::new(tcp(host, *port, timeout).await?)),
         #[cfg(feature = "rustls")]
         (ConnectionAddr::TcpTls { host, port, .. }, Some(tls)) => {
-            // Ends before the time-out of the whole set-up: the error of that one does not show how far the
-            // set-up came.
+            // The handshake ends before the time-out of the whole set-up: the error of the set-up does not show how
+            // far it came.
             let end = Instant::now() + timeout.mul_f64(HANDSHAKE);
             let stream = tcp(host, *port, timeout).await?;
             let shaken = timeout_at(end, tls.handshake(host, stream)).await;
@@ -80,7 +80,7 @@ async fn first_of(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<Tcp
 
 async fn tcp(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream> {
     let stream = connect(host, port).await?;
-    // Without it a second command waits for the first one's acknowledgement.
+    // Without this option a second command waits for the first one's acknowledgement.
     stream.set_nodelay(true)?;
     let socket = SockRef::from(&stream);
     socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))?;

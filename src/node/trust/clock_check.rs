@@ -57,7 +57,7 @@ struct ClockState {
 #[derive(Clone, Copy, Debug)]
 struct Suspicion {
     since: Instant,
-    /// Longest lease that it harms.
+    /// Longest lease that the step harms.
     harmed: Duration,
 }
 

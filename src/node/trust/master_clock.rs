@@ -8,7 +8,7 @@ use crate::time::clock::Moment;
 #[derive(Debug)]
 pub(in crate::node) struct MasterClock {
     origin: Moment,
-    /// Its reading at the origin, in microseconds since 1970.
+    /// Reading of the clock at the origin, in microseconds since 1970.
     at_origin_us: AtomicU64,
 }
 

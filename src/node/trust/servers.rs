@@ -23,7 +23,7 @@ pub(crate) struct KnownServers {
 struct ClaimedServers {
     /// At most one for each address.
     servers: Vec<KnownServer>,
-    /// When a server there was last heard, for each address.
+    /// Time of the last message from a server there, for each address.
     heard: Vec<Option<Instant>>,
 }
 
@@ -34,10 +34,10 @@ struct KnownServer {
     /// Last address of the server.
     node: usize,
     label: Arc<str>,
-    /// Whether there is a connection to it.
+    /// Whether there is a connection to the server.
     present: bool,
-    /// Another server had its address or its entry until then, so it may have missed grants of that server. Its memory
-    /// is not to count from before. `None` once the master has recorded that.
+    /// Time until which another server had this server's address or its entry. This server may have missed that
+    /// server's grants, so its memory is not to count from before. `None` once the master has recorded that.
     missed_until: Option<Instant>,
     clock_check: Arc<ClockCheck>,
 }
@@ -103,7 +103,7 @@ impl KnownServers {
         }
     }
 
-    /// Until when the server at that address may have missed grants, if its memory is not to count from before.
+    /// Time until which the server at that address may have missed grants, if its memory is not to count from before.
     pub(in crate::node) fn missed_until(&self, node: usize) -> Option<Instant> {
         self.state().present_at(node)?.missed_until
     }
@@ -115,7 +115,7 @@ impl KnownServers {
         }
     }
 
-    /// Notes that the connection to the server at that address has ended, over which the server was last heard at
+    /// Notes that the connection to the server at that address has ended. The last message from the server came at
     /// `heard`. Its entry stays.
     pub(in crate::node) fn disconnected(&self, node: usize, heard: Instant) {
         let mut state = self.state();

@@ -84,7 +84,7 @@ async fn the_turn_goes_by_tickets_and_past_those_who_left() {
     drop(first);
     let second = turn(delivered(&mut second).await);
     assert_eq!(next(&second), Some(9));
-    // It was given the turn, and is dropped before it could take it.
+    // The second task was given the turn, and is dropped before it could take it.
     drop(second);
     drop(third.withdraw());
     assert!(lines.lines().is_empty());
@@ -226,6 +226,6 @@ async fn many_leave_in_any_order_at_once() {
     }
     let last_first = begun.elapsed();
     assert!(first.line().line.behind().is_empty());
-    // A search through the line would take a time for each of those that are left.
+    // A search through the line would take time for each task that is left.
     assert!(last_first < joined * 20, "{last_first:?}, and {joined:?} to join");
 }

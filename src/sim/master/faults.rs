@@ -55,11 +55,11 @@ impl Master {
     /// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
     /// use multilock::LockError;
     ///
-    /// // All masters grant it, and nobody hears of it.
+    /// // All masters grant it, and no answer arrives.
     /// cluster.iter().for_each(|master| master.lose_replies(1));
     /// let refused = masters.red_lock("a").try_lock().await;
     /// assert!(matches!(refused, Err(LockError::Unreachable { .. })));
-    /// // What they granted is taken back behind.
+    /// // The rollback takes the grants back.
     /// tokio::time::sleep(std::time::Duration::from_secs(1)).await;
     /// assert!(cluster.iter().all(|master| master.locks().is_empty()));
     /// # Ok(()) }
@@ -141,7 +141,7 @@ impl Master {
     /// cluster.master(0).crash();
     /// cluster.master(0).restart(Keep::Nothing);
     /// # tokio::time::sleep(std::time::Duration::from_secs(1)).await;
-    /// // It is there, and has no vote until nothing can be alive any more that it may have forgotten.
+    /// // The master is there, and has no vote until all leases that it may have forgotten have ended.
     /// assert_eq!(masters.status().voting(), 2);
     /// # Ok(()) }
     /// ```
@@ -177,7 +177,7 @@ impl Master {
     /// let spare = Cluster::new(1);
     /// cluster.master(0).change_places(spare.master(0));
     /// # tokio::time::sleep(std::time::Duration::from_secs(1)).await;
-    /// // It has never known who holds, and has no vote until nobody can hold any more.
+    /// // The server knows of no hold, and has no vote until all leases before it have ended.
     /// assert_eq!(masters.status().voting(), 2);
     /// # Ok(()) }
     /// ```
@@ -210,7 +210,7 @@ impl Master {
     /// # let (masters, cluster) = multilock::Masters::in_memory(3).await?;
     /// let guard = masters.red_lock("a").lock().await?;
     /// cluster.iter().for_each(|master| master.reset_connections());
-    /// // They are made anew, and the hold goes on.
+    /// // The client connects again, and the hold goes on.
     /// tokio::time::sleep(std::time::Duration::from_secs(60)).await;
     /// assert!(guard.is_valid());
     /// # Ok(()) }
@@ -235,7 +235,7 @@ impl Master {
     ///
     /// let guard = masters.red_lock("a").lease(Duration::from_secs(10)).lock().await?;
     /// cluster.master(0).set_clock_forward(Duration::from_secs(60));
-    /// // Its key has expired there; two others have it.
+    /// // The key has expired there; two others have it.
     /// assert!(cluster.master(0).locks().is_empty());
     /// assert!(guard.is_valid());
     /// # Ok(()) }

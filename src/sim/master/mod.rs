@@ -58,7 +58,7 @@ pub enum Keep {
 /// use multilock::sim::{Call, Fate, Observer};
 /// use std::sync::Arc;
 ///
-/// /// Loses what the masters answer to releases.
+/// /// Loses the masters' answers to releases.
 /// struct Deaf;
 ///
 /// impl Observer for Deaf {

@@ -22,12 +22,12 @@ pub(super) struct MasterState {
     pub(super) runs: u64,
     /// Whether it is too late for the record of an old set, which the first client of a new master finds.
     pub(super) is_found: bool,
-    /// Time by which its clock is ahead of the other masters', in ms.
+    /// Time by which the master's clock is ahead of the other masters', in ms.
     pub(super) ahead: i64,
     /// Number of times that all connections were broken.
     pub(super) resets: u64,
     pub(super) store: Store,
-    /// Its store at the last snapshot.
+    /// Store at the last snapshot.
     pub(super) saved: Store,
     pub(super) scripts: BTreeSet<&'static str>,
     pub(super) executed: BTreeMap<&'static str, u64>,

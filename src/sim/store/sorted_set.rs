@@ -158,8 +158,7 @@ impl RangeOptions {
     }
 }
 
-/// Members from one rank to another, both included. Negative ranks count from the end.
-/// Items from one place to another; a negative place is counted from the end.
+/// Items from one place to another, both included. A negative place is counted from the end.
 pub(super) fn by_rank<T>(items: &[T], start: i64, stop: i64) -> impl Iterator<Item = &T> {
     let length = i64::try_from(items.len()).unwrap_or(i64::MAX);
     let place = |index: i64| if index < 0 { length + index } else { index };

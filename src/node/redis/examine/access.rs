@@ -25,9 +25,9 @@ struct NeededCommand {
 /// Commands that bring a script to the server. A client needs one of them.
 const LOADING: [&str; 2] = ["eval", "script|load"];
 
-/// Commands that clients send beside AUTH, HELLO, INFO, SELECT and TIME, which have been run before. None of
-/// them changes anything: every client loads the script.
-/// With `beside_redisson`, also those for the option `beside_redisson`.
+/// Commands that clients send beside AUTH, HELLO, INFO, SELECT and TIME, which have been run before. None of them
+/// changes anything: every client loads the script. With `beside_redisson`, the commands for that option are among
+/// them.
 fn wanted(connection_name: &str, beside_redisson: bool) -> Vec<NeededCommand> {
     let wanted = |name: &'static str, words: &[&str]| {
         let mut command = Cmd::new();

@@ -33,7 +33,7 @@ const QUESTIONS: u32 = 8;
 /// Facts of one server, and the identity that is judged together with the other masters.
 #[derive(Debug)]
 pub(crate) struct Examined {
-    /// The quarantine in it is not computed yet.
+    /// Facts of the server. The quarantine among them is not computed yet.
     pub(crate) facts: ServerFacts,
     pub(crate) identity: Identity,
 }
@@ -137,7 +137,7 @@ fn by_info(info: &Info<'_>, resp3: bool) -> ServerFacts {
     }
 }
 
-/// Number of Redisson's channels to which clients listen; `None` if the server does not tell.
+/// Number of Redisson's channels to which clients listen; `None` if the server does not report it.
 async fn redisson_channels(session: &Session) -> Option<usize> {
     let mut channels = redis::cmd("PUBSUB");
     match session.ask(channels.arg("CHANNELS").arg("redisson_*")).await {

@@ -138,7 +138,7 @@ async fn what_is_missing_is_found_out() {
             "{odd}"
         );
     }
-    // As Dragonfly.
+    // Without a run id, as Dragonfly.
     let nameless = info("run_id", None);
     assert_eq!(
         missing(server_with(&nameless)).await,

@@ -54,7 +54,7 @@ fn a_successor_remembers_nothing_from_before_it_came() {
     assert!(trusted(&servers, 0, "a"), "its record tells since when");
 }
 
-/// The time that it may have missed ends when the server before it was last heard, there or where its entry was.
+/// The missed time of a server ends with the last message of the server before it, at its address or entry.
 #[test]
 fn a_successor_has_missed_what_was_granted_until_its_predecessor_was_last_heard() {
     let (servers, now) = (KnownServers::new(2), Instant::now());
