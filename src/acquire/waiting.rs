@@ -408,7 +408,7 @@ fn mind_absence_of(request: &AcquireRequest, mailbox: &Arc<Mailbox<Hold>>, place
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        // First, so that the next task in line asks after the messages below are sent.
+        // Wakes the next task in line. On a runtime of one thread that task asks after the messages below are sent.
         line::give_up(&self.request.client, self.mailbox.take());
         let pool = &self.request.client.pool;
         self.request.trace.label().waited();

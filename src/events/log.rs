@@ -90,8 +90,8 @@ pub(crate) fn not_renewed(names: &Names, retry: Duration) {
 }
 
 /// Logs that a live connection has logged in with other credentials.
-pub(crate) fn logged_in_anew(node: &str) {
-    tracing::debug!(target: TARGET, node, "logged in anew");
+pub(crate) fn logged_in_again(node: &str) {
+    tracing::debug!(target: TARGET, node, "logged in again");
 }
 
 pub(crate) fn credentials_not_refreshed(node: &str, reason: &str) {

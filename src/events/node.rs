@@ -105,11 +105,11 @@ impl EventObserver for NodeEvents {
     }
 
     fn lacks(&self, missing: &str) {
-        tracing::warn!(target: TARGET, node = %self.label, %missing, "master cannot do or does not tell all that others do; see Capabilities for what that costs");
+        tracing::warn!(target: TARGET, node = %self.label, %missing, "master lacks a capability that others have, or does not report it; see Capabilities for its costs");
     }
 
     fn denies_subscription(&self) {
-        tracing::warn!(target: TARGET, node = %self.label, "the user may not subscribe to multilock:*, so whoever waits goes by timers, and loses its place in the queues whenever it is called");
+        tracing::warn!(target: TARGET, node = %self.label, "the user may not subscribe to multilock:*, so waiters ask by timers, and lose their places in the queues when called");
     }
 
     #[inline]

@@ -189,7 +189,7 @@ impl MultiLock {
 
     /// Serves waiters strictly in order of arrival. Without it, the process that holds the lock may first
     /// hand it to tasks of its own:
-    /// - While nobody else is known to wait: to any task, for a second and one hold.
+    /// - While nobody else is known to wait: to any task, for a second and one hold; a [sticky](Self::sticky) lock for two leases and one hold.
     /// - Once a waiter elsewhere is known: to tasks with smaller tickets, and to tasks that waited by then, for 20 ms and the
     ///   hold of the last one.
     ///

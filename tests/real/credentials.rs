@@ -163,7 +163,7 @@ async fn a_password_is_rotated_under_load() {
     // Both are valid for a while, and then only the new one.
     set_user(&servers, "app", &[">two"]).await;
     vault.set(refreshed("app", "two"));
-    until("all are logged in anew", async || {
+    until("all are logged in again", async || {
         log_ins(&servers).await == [1; 5]
     })
     .await;
@@ -197,7 +197,7 @@ async fn a_user_is_replaced_under_load() {
     let (_masters, guard, load) = under_load(&vault, &servers).await;
     let before = all_connections(&servers, "app").await;
     vault.set(refreshed("next", "two"));
-    until("all are logged in anew", async || {
+    until("all are logged in again", async || {
         all_connections(&servers, "next").await == before
     })
     .await;
@@ -349,7 +349,7 @@ async fn from_files_that_the_environment_names() {
         set_user(&servers, "app", &[">two"]).await;
         fs::write(&password, "two\n").expect("written");
         // It is read every five seconds.
-        until("all are logged in anew", async || {
+        until("all are logged in again", async || {
             log_ins(&servers).await == [1; 3]
         })
         .await;

@@ -7,9 +7,9 @@ use std::time::Duration;
 use futures::{Stream, TryStreamExt, stream};
 use multilock::{Holder, Inspection, Masters, MastersBuilder};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::snapshot::{Examined, Point, Snapshot};
+use super::snapshot::{Examined, Listed, Point, Snapshot};
 use crate::doctor;
 
 /// Least time between two looks.
@@ -25,6 +25,8 @@ const WATCHED_FOR: Duration = Duration::from_secs(5);
 const POINTS: usize = 90;
 /// Age of a snapshot that a new viewer gets at once.
 const FRESH: Duration = Duration::from_secs(10);
+/// Viewers at a time; each has a connection.
+const MOST_VIEWERS: usize = 500;
 
 /// Looks at the masters, for all viewers together.
 #[derive(Clone, Debug)]
@@ -38,14 +40,17 @@ impl Looks {
     pub(super) fn begin(masters: Masters, builder: MastersBuilder) -> Self {
         let (viewers, viewed) = watch::channel(0);
         let (report, examined) = watch::channel(None);
+        let (found, listed) = watch::channel(None);
         let (taken, snapshots) = watch::channel(None);
         tokio::spawn(examine(builder, viewed.clone(), report));
-        tokio::spawn(look(masters, viewed, examined, taken));
+        tokio::spawn(list(masters.clone(), viewed.clone(), found));
+        tokio::spawn(compose(masters, viewed, examined, listed, taken));
         Self { snapshots, viewers }
     }
 
-    /// Snapshots, for as long as somebody takes them.
-    pub(super) fn stream(&self) -> impl Stream<Item = Arc<Snapshot>> + use<> {
+    /// Snapshots, for as long as somebody takes them; `None` with too many viewers.
+    pub(super) fn stream(&self) -> Option<impl Stream<Item = Arc<Snapshot>> + use<>> {
+        let viewer = Viewer::new(&self.viewers)?;
         let mut snapshots = self.snapshots.clone();
         let is_fresh = |snapshot: &Option<Arc<Snapshot>>| {
             snapshot.as_ref().is_some_and(|last| last.is_younger_than(FRESH))
@@ -53,12 +58,12 @@ impl Looks {
         if is_fresh(&snapshots.borrow_and_update()) {
             snapshots.mark_changed();
         }
-        let viewer = Viewer::new(&self.viewers);
-        stream::unfold((snapshots, viewer), async |(mut snapshots, viewer)| {
+        let shown = stream::unfold((snapshots, viewer), async |(mut snapshots, viewer)| {
             snapshots.changed().await.ok()?;
             let snapshot = snapshots.borrow_and_update().clone()?;
             Some((snapshot, (snapshots, viewer)))
-        })
+        });
+        Some(shown)
     }
 }
 
@@ -67,9 +72,13 @@ impl Looks {
 struct Viewer(watch::Sender<usize>);
 
 impl Viewer {
-    fn new(viewers: &watch::Sender<usize>) -> Self {
-        viewers.send_modify(|count| *count += 1);
-        Self(viewers.clone())
+    fn new(viewers: &watch::Sender<usize>) -> Option<Self> {
+        let is_room = |count: &mut usize| {
+            let is_room = *count < MOST_VIEWERS;
+            *count += usize::from(is_room);
+            is_room
+        };
+        viewers.send_if_modified(is_room).then(|| Self(viewers.clone()))
     }
 }
 
@@ -79,17 +88,14 @@ impl Drop for Viewer {
     }
 }
 
-async fn look(
+/// Reads the locks.
+async fn list(
     masters: Masters,
     mut viewers: watch::Receiver<usize>,
-    examined: watch::Receiver<Option<Examined>>,
-    taken: watch::Sender<Option<Arc<Snapshot>>>,
+    found: watch::Sender<Option<Arc<Listed>>>,
 ) {
-    loop {
-        if viewers.wait_for(|count| *count > 0).await.is_err() {
-            return;
-        }
-        // After a time without a viewer a curve begins anew.
+    while viewers.wait_for(|count| *count > 0).await.is_ok() {
+        // After a time without a viewer a curve begins again.
         let mut curves = Curves::default();
         while *viewers.borrow() > 0 {
             let begun = Instant::now();
@@ -97,12 +103,31 @@ async fn look(
             if let Ok(locks) = &locks {
                 curves.add(locks);
             }
-            let examined = examined.borrow().clone();
-            let snapshot = Snapshot::new(&masters.status(), locks, &curves.points, examined.as_ref());
-            taken.send_replace(Some(Arc::new(snapshot)));
+            found.send_replace(Some(Arc::new(Listed::new(locks, &curves.points))));
             let took = begun.elapsed();
             sleep_until(begun + EVERY.max((took * PART).min(took + LONGEST))).await;
         }
+        // The list is old when the next viewer comes.
+        found.send_replace(None);
+    }
+}
+
+/// Composes a snapshot when the locks have been read, and each second if that takes longer: the status of the masters
+/// costs them nothing.
+async fn compose(
+    masters: Masters,
+    mut viewers: watch::Receiver<usize>,
+    examined: watch::Receiver<Option<Examined>>,
+    mut listed: watch::Receiver<Option<Arc<Listed>>>,
+    taken: watch::Sender<Option<Arc<Snapshot>>>,
+) {
+    while viewers.wait_for(|count| *count > 0).await.is_ok() {
+        if let Ok(Err(_ended)) = timeout(EVERY, listed.changed()).await {
+            return;
+        }
+        let locks = listed.borrow_and_update().clone();
+        let snapshot = Snapshot::new(&masters.status(), locks, examined.borrow().as_ref());
+        taken.send_replace(Some(Arc::new(snapshot)));
     }
 }
 

@@ -1,7 +1,6 @@
 //! Answers the requests of the page.
 
 use std::collections::HashMap;
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::Router;
@@ -19,6 +18,7 @@ use axum::routing::{get, post};
 use futures::StreamExt;
 use multilock::{Masters, Policy};
 use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
 
 use super::access::{Access, COOKIE_NAME, Refusal, is_by_tls};
 use super::look::Looks;
@@ -137,18 +137,27 @@ fn refused(status: StatusCode, why: &'static str) -> Response {
 }
 
 /// Snapshots, with the locks that the query's text selects.
-async fn events(
-    State(console): State<Console>,
-    Query(query): Query<HashMap<String, String>>,
-) -> impl IntoResponse {
-    let text = query.get("text").cloned().unwrap_or_default();
+async fn events(State(console): State<Console>, Query(query): Query<HashMap<String, String>>) -> Response {
+    let text: Arc<str> = query.get("text").map_or("", String::as_str).into();
     let order = Order::of(query.get("order").map_or("", String::as_str));
-    let snapshots = console.looks.stream();
-    let events = snapshots
-        .map(move |snapshot| Ok::<_, Infallible>(Event::default().data(snapshot.with_locks(&text, order))));
+    let Some(snapshots) = console.looks.stream() else {
+        return refused(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "too many viewers look at this page",
+        );
+    };
+    let events = snapshots.then(move |snapshot| {
+        let text = Arc::clone(&text);
+        async move {
+            // Not on a thread that talks to the masters: their deadlines are short, and a list may be long.
+            let shown = spawn_blocking(move || snapshot.with_locks(&text, order)).await;
+            shown.map(|shown| Event::default().data(shown))
+        }
+    });
     // nginx would hold the events back.
     let unbuffered = [(HeaderName::from_static("x-accel-buffering"), "no")];
-    (unbuffered, Sse::new(events).keep_alive(KeepAlive::default()))
+    let events = Sse::new(events).keep_alive(KeepAlive::default());
+    (unbuffered, events).into_response()
 }
 
 /// Takes a name away from one hold.

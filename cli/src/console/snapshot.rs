@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use multilock::{FencingToken, Holder, Inspection, LockError, NodeState, NodeStatus, Policy, Status};
@@ -54,13 +55,45 @@ impl Order {
     }
 }
 
+/// Result of reading the locks once.
+#[derive(Debug)]
+pub(super) struct Listed {
+    at: Instant,
+    error: Option<String>,
+    longest: Vec<Value>,
+    curves: Value,
+    /// Locks, in the order of their names.
+    locks: Vec<Lock>,
+}
+
+impl Listed {
+    pub(super) fn new(locks: Result<Vec<Inspection>, LockError>, curves: &VecDeque<Point>) -> Self {
+        let (locks, error) = match locks {
+            Ok(locks) => (locks, None),
+            Err(error) => (Vec::new(), Some(translated(error))),
+        };
+        let number = |number: fn(&Point) -> Value| curves.iter().map(number).collect::<Vec<_>>();
+        Self {
+            at: Instant::now(),
+            error,
+            longest: longest_waits(&locks),
+            curves: json!({
+                "grants": number(|point| point.grants.into()),
+                "held": number(|point| point.held.into()),
+                "waiting": number(|point| point.waiting.into()),
+            }),
+            locks: locks.iter().map(Lock::new).collect(),
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Snapshot {
     at: Instant,
     /// Members of the JSON object but the locks.
     head: String,
-    /// Locks, in the order of their names.
-    locks: Vec<Lock>,
+    /// `None` before the locks have been read for the first time.
+    listed: Option<Arc<Listed>>,
 }
 
 /// A lock, ready to be sent.
@@ -75,36 +108,24 @@ struct Lock {
 }
 
 impl Snapshot {
-    pub(super) fn new(
-        status: &Status,
-        locks: Result<Vec<Inspection>, LockError>,
-        curves: &VecDeque<Point>,
-        examined: Option<&Examined>,
-    ) -> Self {
-        let (locks, error) = match locks {
-            Ok(locks) => (locks, None),
-            Err(error) => (Vec::new(), Some(translated(error))),
-        };
-        let number = |number: fn(&Point) -> Value| curves.iter().map(number).collect::<Vec<_>>();
+    pub(super) fn new(status: &Status, listed: Option<Arc<Listed>>, examined: Option<&Examined>) -> Self {
+        let locks = listed.as_deref();
         let head = json!({
             "at": humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
-            "error": error,
             "ready": [ready(status, "RedLock", Policy::RedLock), ready(status, "MultiLock", Policy::MultiLock)],
             "masters": status.nodes.iter().map(|node| master(node, examined)).collect::<Vec<_>>(),
-            "curves": {
-                "grants": number(|point| point.grants.into()),
-                "held": number(|point| point.held.into()),
-                "waiting": number(|point| point.waiting.into()),
-            },
-            "longest": longest_waits(&locks),
             "findings": examined.map(|examined| &examined.report["findings"]),
-            "total": locks.len(),
+            "error": locks.map(|locks| &locks.error),
+            "curves": locks.map(|locks| &locks.curves),
+            "longest": locks.map(|locks| &locks.longest),
+            "total": locks.map(|locks| locks.locks.len()),
+            "locks_age_ms": locks.map(|locks| ms(locks.at.elapsed())),
         });
         let head = head.to_string();
         Self {
             at: Instant::now(),
             head: head.strip_suffix('}').unwrap_or_default().to_owned(),
-            locks: locks.iter().map(Lock::new).collect(),
+            listed,
         }
     }
 
@@ -115,11 +136,8 @@ impl Snapshot {
     /// The snapshot with the locks that have the text in their name, or in the label or text of a holder.
     pub(super) fn with_locks(&self, text: &str, order: Order) -> String {
         let text = text.to_lowercase();
-        let mut found: Vec<&Lock> = self
-            .locks
-            .iter()
-            .filter(|lock| lock.words.contains(&text))
-            .collect();
+        let locks = self.listed.iter().flat_map(|listed| &listed.locks);
+        let mut found: Vec<&Lock> = locks.filter(|lock| lock.words.contains(&text)).collect();
         // Stable: equal ones stay in the order of their names.
         match order {
             Order::Waiting => found.sort_by_key(|lock| Reverse((lock.waiting, lock.waits))),

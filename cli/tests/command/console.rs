@@ -130,11 +130,8 @@ async fn the_page_shows_masters_locks_and_findings() {
     assert_eq!(page.status, 200);
     assert!(page.text.contains("<h1>multilock</h1>"), "{}", page.text);
     let mut viewer = console.viewer("").await;
-    let empty = viewer.snapshot().await;
-    assert_eq!(
-        (&empty["total"], &empty["masters"][0]["state"]),
-        (&0.into(), &"votes".into())
-    );
+    let empty = viewer.until(|seen| seen["total"] == 0).await;
+    assert_eq!(empty["masters"][0]["state"], "votes");
     let markup = "<img src=x onerror=alert(1)>";
     let guard = held_everywhere(&masters.red_lock([markup, "invoice:1"]).about("ledger of May")).await;
     let seen = viewer.until(|seen| seen["total"] == 2).await;
@@ -335,8 +332,7 @@ async fn many_viewers_ask_no_more_than_one() {
     let console = console(&servers, &[]).await;
     sleep(Duration::from_millis(1500)).await;
     assert_eq!(scans(&servers[0]).await, 0, "nobody has looked");
-    let first = console.viewer("").await.snapshot().await;
-    assert_eq!(first["total"], 0);
+    console.viewer("").await.until(|seen| seen["total"] == 0).await;
     let each = scans(&servers[0]).await;
     let mut viewers = Vec::new();
     for _ in 0..100 {
@@ -358,6 +354,50 @@ async fn many_viewers_ask_no_more_than_one() {
         scans(&servers[0]).await == before
     })
     .await;
+}
+
+#[tokio::test]
+async fn viewers_beyond_the_most_are_refused_until_others_go() {
+    let servers = three(ARGS).await;
+    let console = console(&servers, &[]).await;
+    let mut viewers = Vec::new();
+    for _ in 0..500 {
+        let mut viewer = console.viewer("").await;
+        viewer.snapshot().await;
+        viewers.push(viewer);
+    }
+    let refused = console.get("/events", &[]).await;
+    assert_eq!(refused.status, 503);
+    assert!(refused.text.contains("too many viewers"), "{}", refused.text);
+    viewers.truncate(499);
+    until("there is room", async || {
+        let stream = console.send("GET", "/events", &[], "").await;
+        let line = BufReader::new(stream).lines().next_line().await;
+        line.expect("text").is_some_and(|line| line.contains("200"))
+    })
+    .await;
+}
+
+/// The status of the masters is shown each second, although the locks take longer to read.
+#[tokio::test]
+async fn a_long_list_does_not_hold_up_the_status() {
+    let servers = three(ARGS).await;
+    let masters = connect(urls(&servers)).await;
+    let mut guards = Vec::new();
+    for batch in 0..60 {
+        let names: Vec<String> = (0..60).map(|name| format!("{batch}.{name}")).collect();
+        guards.push(held_everywhere(&masters.red_lock(names)).await);
+    }
+    let console = console(&servers, &[]).await;
+    let mut viewer = console.viewer("").await;
+    viewer.until(|seen| seen["total"] == 3600).await;
+    // Each batch of names waits for this master until its deadline.
+    servers[1].freeze().await;
+    let seen = viewer
+        .until(|seen| seen["masters"][1]["state"] == "silent" && seen["locks_age_ms"].as_u64() > Some(1200))
+        .await;
+    servers[1].thaw().await;
+    assert_eq!(seen["total"], 3600, "the list before stays");
 }
 
 #[tokio::test]

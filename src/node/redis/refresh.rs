@@ -63,7 +63,7 @@ async fn log_in_again(
     let login = Login::new(address.info.redis_settings(), Some(&next));
     match authenticate(pipe, &login).await {
         Ok(()) => {
-            log::logged_in_anew(&address.label);
+            log::logged_in_again(&address.label);
             Refreshed::To(next)
         }
         Err(Fault::Server { error, .. }) => Refreshed::Not(error.to_string()),

@@ -158,7 +158,7 @@ function fill(row, lock) {
   }
 }
 
-function showLocks({ locks, found, total, error }) {
+function showLocks({ locks, found, total, error, locks_age_ms: age }) {
   const body = byId("locks");
   const names = new Set(locks.map(({ name }) => name));
   for (const [name, row] of rows) {
@@ -173,10 +173,13 @@ function showLocks({ locks, found, total, error }) {
     fill(row, lock);
     if (body.rows[at] !== row) body.insertBefore(row, body.rows[at] ?? null);
   });
+  byId("none").hidden = total > 0;
   // With an error too few masters told what they have.
-  byId("none").hidden = !error && total > 0;
-  setText(byId("none"), error ? "It is not known which locks are held." : "No lock is held or waited for.");
-  setText(byId("count"), locks.length < found ? `${locks.length} of ${found} shown, ${total} in all` : `${found} of ${total}`);
+  const nothing = error ? "It is not known which locks are held." : "No lock is held or waited for.";
+  setText(byId("none"), total === null ? "The locks are being read…" : nothing);
+  const count = locks.length < found ? `${locks.length} of ${found} shown, ${total} in all` : `${found} of ${total}`;
+  const old = age > 3000 ? `, ${duration(age)} ago` : "";
+  setText(byId("count"), total === null ? "" : count + old);
   if (byId("text").value) announce("found", `${found} locks found`);
 }
 
@@ -187,10 +190,11 @@ function show(snapshot) {
   if (isNew("ready", snapshot.ready)) showReady(snapshot.ready);
   if (isNew("masters", snapshot.masters)) byId("masters").replaceChildren(...snapshot.masters.map(masterCard));
   showFindings(snapshot.findings);
-  drawCurve("held", snapshot.curves.held, 0);
-  drawCurve("waiting", snapshot.curves.waiting, 0);
-  drawCurve("grants", snapshot.curves.grants, 1);
-  showLongest(snapshot.longest);
+  const curves = snapshot.curves ?? { held: [], waiting: [], grants: [] };
+  drawCurve("held", curves.held, 0);
+  drawCurve("waiting", curves.waiting, 0);
+  drawCurve("grants", curves.grants, 1);
+  showLongest(snapshot.longest ?? []);
   showLocks(snapshot);
 }
 
@@ -215,10 +219,9 @@ function listen() {
   });
 }
 
-// A look at very many locks takes some seconds.
 setInterval(() => {
   const silent = Date.now() - heardAt;
-  if (!document.hidden && silent > 20_000) trouble(`Nothing was heard for ${duration(silent)}: what is shown may be old.`);
+  if (!document.hidden && silent > 10_000) trouble(`Nothing was heard for ${duration(silent)}: what is shown may be old.`);
 }, 5000);
 
 let typing = 0;
