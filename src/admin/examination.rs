@@ -68,6 +68,10 @@ pub struct ServerFacts {
     pub append_only: Option<bool>,
     /// The server's `appendfsync`, if the user may read that (`CONFIG GET`).
     pub append_fsync: Option<String>,
+    /// Whether the user `default` may write keys. Servers from before 2026 check their append-only file against this user,
+    /// also if it is off: without the permission a restart drops what scripts have written. `None` if the user may not
+    /// ask (`ACL DRYRUN`, from Redis 7.0 on).
+    pub default_user_writes: Option<bool>,
     /// Commands that the user may not run.
     pub denied: Vec<DeniedCommand>,
     /// Connections of this crate's clients; `None` if the user may not read them (`CLIENT LIST`).

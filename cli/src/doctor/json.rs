@@ -69,6 +69,7 @@ fn by_facts(facts: &ServerFacts) -> Value {
         "maxmemory_policy": facts.eviction_policy,
         "appendonly": facts.append_only,
         "appendfsync": facts.append_fsync,
+        "default_user_writes": facts.default_user_writes,
         "denied": facts.denied.iter().map(denied).collect::<Vec<_>>(),
         "masters": facts.set.map(|set| set.masters),
         "for_tests_ms": facts.set.and_then(|set| set.for_tests).map(ms),

@@ -32,6 +32,7 @@ fn of(node: &str, facts: &ServerFacts) -> Vec<Finding> {
     findings.extend(memory(facts));
     findings.extend(abilities(facts));
     findings.extend(accepted(facts));
+    findings.extend(default_user(facts));
     findings.extend(redisson(facts));
     if facts.clients.is_none() {
         findings.push(Finding::note(
@@ -41,6 +42,17 @@ fn of(node: &str, facts: &ServerFacts) -> Vec<Finding> {
         ));
     }
     findings
+}
+
+/// Finding about the user against which a server checks its append-only file.
+fn default_user(facts: &ServerFacts) -> Option<Finding> {
+    let is_lost = facts.default_user_writes == Some(false) && facts.append_only != Some(false);
+    is_lost.then(|| {
+        let seen = "the user `default` may not write: a server from before 2026 drops what scripts have written, locks and tokens among \
+                    it, when it loads its append-only file";
+        let remedy = "ACL SETUSER default off ~* &* +@all there, and the same in its configuration: nobody can log in as a user that is off";
+        Finding::warning("default_user", seen, remedy).faq("default user")
+    })
 }
 
 /// Finding about clients of Redisson's that clients of this crate do not wake.

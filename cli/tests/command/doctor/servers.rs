@@ -68,6 +68,29 @@ async fn a_server_that_writes_nothing_to_its_disk_in_time() {
     }
 }
 
+/// A restart of such a server drops what scripts have written.
+#[tokio::test]
+async fn a_server_whose_default_user_may_not_write() {
+    let servers = three(&[]).await;
+    let node = label(&servers[1]);
+    let admin = ["ACL", "SETUSER", "admin", "on", ">secret", "~*", "&*", "+@all"];
+    servers[1].command(&admin).await;
+    let mut nodes = urls(&servers);
+    nodes[1] = format!("redis://admin:secret@{node}");
+    let rules = ["ACL", "SETUSER", "default", "off", "resetkeys", "-@all"];
+    servers[1].command(&rules).await;
+    let diagnosis = doctor(all(&nodes)).await;
+    let remedy = "ACL SETUSER default off ~* &* +@all";
+    diagnosis.only(
+        ("warning", "default_user"),
+        Some(&node),
+        "may not write",
+        remedy,
+        0,
+    );
+    assert_eq!(diagnosis.told["masters"][0]["default_user_writes"], true);
+}
+
 /// A client of Redisson's waits, and no client of this crate would wake it.
 #[tokio::test]
 async fn a_server_with_clients_of_redissons() {

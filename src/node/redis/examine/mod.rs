@@ -102,6 +102,7 @@ impl Server {
         let enabled = settings.get("appendonly").map(|value| value == "yes");
         facts.append_only = facts.append_only.or(enabled);
         facts.append_fsync = settings.get("appendfsync").cloned();
+        facts.default_user_writes = default_user_writes(session).await;
         facts.clients = self.list_clients(&session.pipe).await.ok();
     }
 }
@@ -129,12 +130,25 @@ fn by_info(info: &Info<'_>, resp3: bool) -> ServerFacts {
         eviction_policy: fact("maxmemory_policy"),
         append_only: info.get("aof_enabled").map(|enabled| enabled == "1"),
         append_fsync: None,
+        default_user_writes: None,
         denied: Vec::new(),
         set: None,
         remembers: None,
         clients: None,
         redisson_channels: None,
     }
+}
+
+/// Whether the user `default` may write a key of locks; `None` if the server does not report it.
+async fn default_user_writes(session: &Session) -> Option<bool> {
+    let mut try_write = redis::cmd("ACL");
+    try_write.arg(&["DRYRUN", "default", "HSET", "multilock_set", "field", "value"]);
+    // Otherwise the answer is a text with the denied permission.
+    session
+        .ask(&try_write)
+        .await
+        .ok()
+        .map(|answer| answer == Value::Okay)
 }
 
 /// Number of Redisson's channels to which clients listen; `None` if the server does not report it.
