@@ -256,7 +256,7 @@ pub(crate) struct WaitReadyArgs {
 
 /// Show every lock that is held or waited for
 ///
-/// All keys of the masters are looked at, about a thousand at a time. Ends with 0, and with 69 when no majority of the masters
+/// All keys of the masters are looked at, about 400 at a time. Ends with 0, and with 69 when no majority of the masters
 /// tells what it has.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ListArgs {
