@@ -3,6 +3,7 @@
 //! | to … | read |
 //! |---|---|
 //! | decide whether it is safe enough for you | [`guarantees`] |
+//! | see a lock's life in one drawing | [`how_it_works`] |
 //! | set up the masters | [`servers`] |
 //! | find the verb for a task | [`recipes`] |
 //! | test a service that takes locks | [`testing`] |
@@ -26,6 +27,9 @@ pub mod glossary {}
 #[doc = include!("links.in")]
 #[doc = include_str!("../docs/guarantees.md")]
 pub mod guarantees {}
+#[doc = include!("links.in")]
+#[doc = include_str!("../docs/how-it-works.md")]
+pub mod how_it_works {}
 #[doc = include!("links.in")]
 #[doc = include_str!("../docs/operations.md")]
 pub mod operations {}

@@ -4,13 +4,14 @@ use std::fmt;
 use std::time::Duration;
 
 use super::InvalidInput;
+use super::faq::Faq;
 use crate::time::rounded::Rounded;
 use crate::values::last_force::LastForce;
 use crate::values::votes::{Vote, Votes};
 
 /// The hold is gone: its validity has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the hold's validity has ended")]
+#[error("the hold's validity has ended ({faq})", faq = Faq("lost"))]
 #[non_exhaustive]
 pub struct Lost;
 
@@ -45,7 +46,7 @@ impl fmt::Display for LossCause {
 
 /// The loss of a hold, as [`MultiLockGuard::lost`](crate::MultiLockGuard::lost) reports it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the hold was lost: {cause}")]
+#[error("the hold was lost: {cause} ({faq})", faq = Faq("lost"))]
 #[non_exhaustive]
 pub struct Loss {
     /// Cause of the loss.
@@ -72,13 +73,13 @@ pub enum ExtendError {
     #[error(transparent)]
     Invalid(#[from] InvalidInput),
     /// The validity had ended before a quorum confirmed. A lost hold cannot be revived.
-    #[error("the hold is lost: {votes}")]
+    #[error("the hold is lost ({faq}): {votes}", faq = Faq("lost"))]
     Lost {
         /// Answer of each master; empty if the hold was lost before any was asked.
         votes: Votes,
     },
     /// No quorum confirmed. The hold is as it was and keeps the validity it had.
-    #[error("not extended, {} of validity left: {votes}", Rounded(*.validity))]
+    #[error("not extended, {} of validity left ({faq}): {votes}", Rounded(*.validity), faq = Faq("too few answers"))]
     NotExtended {
         /// Rest of the old validity.
         validity: Duration,
@@ -94,7 +95,7 @@ pub enum ExtendError {
 pub enum UnlockError {
     /// The hold had ended before: its validity had passed, or too many masters no longer had it. Work under
     /// it may have overlapped with another holder's.
-    #[error("the hold was lost before it was released: {votes}")]
+    #[error("the hold was lost before it was released ({faq}): {votes}", faq = Faq("lost"))]
     WasLost {
         /// Answer of each master to the release; if this guard sent none, its last answer before. A guard sends none
         /// if others are in the hold, or if the hold was released when its loss was found.
@@ -102,7 +103,7 @@ pub enum UnlockError {
     },
     /// Too few masters confirmed the release. The others get the release again in the background. The name is free at
     /// the latest when the lease ends.
-    #[error("release not confirmed, free in {} at the latest: {votes}", Rounded(*.free_within))]
+    #[error("release not confirmed, free in {} at the latest ({faq}): {votes}", Rounded(*.free_within), faq = Faq("not confirmed"))]
     Unconfirmed {
         /// Longest time for which a master may keep the name locked.
         free_within: Duration,

@@ -83,7 +83,7 @@ pub enum LockError {
     },
     /// Too few masters have a vote to decide: they did not answer, or not in time, or with an error, or are
     /// in quarantine. The message names the cause.
-    #[error("{}: {votes}", Voteless(.votes))]
+    #[error("{}", Voteless(.votes))]
     Unreachable {
         /// Answer of each master.
         votes: Votes,
@@ -108,7 +108,7 @@ pub enum LockError {
         votes: Votes,
     },
     /// The masters granted, but so slowly that less than the wanted validity was left.
-    #[error("granted too late, {} of validity left: {votes}", Rounded(*.validity))]
+    #[error("granted too late, {} of validity left ({faq}): {votes}", Rounded(*.validity), faq = Faq("too late"))]
     TooLate {
         /// Rest of the lease after the last answer that was needed.
         validity: Duration,
@@ -124,7 +124,7 @@ pub enum LockError {
     },
     /// [`Masters::close`](crate::Masters::close) was called, or the tokio runtime has ended in which the
     /// masters were connected.
-    #[error("the masters were closed, or the tokio runtime in which they were connected has ended")]
+    #[error("the masters were closed, or the tokio runtime in which they were connected has ended ({faq})", faq = Faq("closed"))]
     Closed,
     /// The time given by [`wait`](crate::MultiLock::wait) passed.
     #[error("timed out after {}{}", Rounded(*.waited), Because(.last.as_deref()))]

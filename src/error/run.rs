@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::faq::Faq;
 use super::{LockError, Loss};
 use crate::values::votes::Votes;
 
@@ -44,7 +45,9 @@ pub enum RunError<T> {
     /// The body came to its end, but its hold had ended before: another holder may have worked at the same
     /// time. The work is done, so a retry does it twice.
     #[error(
-        "the body has ended, but its hold was lost before that, and another holder may have been at work meanwhile: {votes}"
+        "the body has ended, but its hold was lost before that, and another holder may have been at work meanwhile: \
+         {votes} ({faq})",
+        faq = Faq("lost")
     )]
     Overlapped {
         /// Output of the body; see [`into_output`](Self::into_output).

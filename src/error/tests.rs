@@ -1,7 +1,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{ConnectError, InvalidInput, LockError, Unfit};
+use super::{
+    ConnectError, ExtendError, InvalidInput, LockError, Loss, LossCause, Lost, RunError, Unfit, UnlockError,
+};
 use crate::values::master_set::MasterSet;
 use crate::values::votes::{Vote, Votes};
 
@@ -202,8 +204,39 @@ fn unfit() -> Vec<Unfit> {
     kinds
 }
 
+/// Messages of holds that have not ended as they were to.
+fn ends_of_holds() -> [String; 8] {
+    let votes = Votes::default;
+    let loss = || Loss {
+        cause: LossCause::Expired,
+        votes: votes(),
+    };
+    [
+        Lost.to_string(),
+        loss().to_string(),
+        RunError::<()>::Lost(loss()).to_string(),
+        RunError::Overlapped {
+            output: (),
+            votes: votes(),
+        }
+        .to_string(),
+        ExtendError::Lost { votes: votes() }.to_string(),
+        ExtendError::NotExtended {
+            validity: MS,
+            votes: votes(),
+        }
+        .to_string(),
+        UnlockError::WasLost { votes: votes() }.to_string(),
+        UnlockError::Unconfirmed {
+            free_within: MS,
+            votes: votes(),
+        }
+        .to_string(),
+    ]
+}
+
 #[test]
-fn every_refusal_names_its_entry_of_the_faq() {
+fn errors_name_their_entries_of_the_faq() {
     let page = include_str!("../../docs/faq.md");
     let headings: Vec<&str> = page
         .lines()
@@ -228,19 +261,28 @@ fn every_refusal_names_its_entry_of_the_faq() {
         LockError::Misconfigured { votes: votes() }.to_string(),
         LockError::Unfenced { votes: votes() }.to_string(),
         unreachable(&[quarantined()]),
+        unreachable(&[late(None)]),
+        unreachable(&[quarantined(), late(None)]),
+        unreachable(&[Vote::Failed { error: "BUSY".into() }]),
+        LockError::TooLate {
+            validity: MS,
+            votes: votes(),
+        }
+        .to_string(),
+        LockError::Closed.to_string(),
     ]);
+    messages.extend(ends_of_holds());
     let mut named: Vec<String> = Vec::new();
     for message in &messages {
         let entry = entry_of(message).unwrap_or_else(|| panic!("names no entry: {message}"));
         assert!(headings.contains(&&*entry), "no heading '{entry}': {message}");
         named.push(entry);
     }
-    // Each entry about a refusal has to be named by some message, too.
-    let chapters = page.split("\n## ");
-    let refusals = chapters
-        .filter(|chapter| chapter.starts_with("Refusals"))
-        .flat_map(str::lines);
-    for heading in refusals.filter_map(|line| line.strip_prefix("### ")) {
+    // Each entry about an error has to be named by some message, too.
+    let of_errors =
+        |chapter: &&str| chapter.starts_with("Refusals") || chapter.starts_with("The end of a hold");
+    let of_errors = page.split("\n## ").filter(of_errors).flat_map(str::lines);
+    for heading in of_errors.filter_map(|line| line.strip_prefix("### ")) {
         assert!(
             named.iter().any(|entry| entry == heading),
             "no message names '{heading}'"

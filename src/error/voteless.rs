@@ -7,16 +7,18 @@ use super::lateness::Lateness;
 use crate::time::rounded::Rounded;
 use crate::values::votes::{Vote, Votes};
 
-/// Reason why too few masters had a vote, for people.
+/// Reason why too few masters had a vote, and the answers of all, for people.
 pub(super) struct Voteless<'a>(pub(super) &'a Votes);
 
 impl fmt::Display for Voteless<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(late) = Lateness::of(self.0) {
-            return late.fmt(f);
+        let Self(votes) = self;
+        let faq = Faq("too few answers");
+        if let Some(late) = Lateness::of(votes) {
+            return write!(f, "{late}: {votes} ({faq})");
         }
         let (mut silent, mut failed, mut quarantine) = (false, false, None);
-        for node in self.0 {
+        for node in *votes {
             match &node.vote {
                 Vote::NotSent { .. } | Vote::Late { .. } | Vote::Unknown { .. } => silent = true,
                 Vote::Failed { .. } => failed = true,
@@ -29,22 +31,23 @@ impl fmt::Display for Voteless<'_> {
                 | Vote::NotAsked => {}
             }
         }
-        match (silent, failed, quarantine) {
-            (false, false, Some(remaining)) => write!(
-                f,
-                "too many masters are in quarantine, the last one for {}, as each is for the longest lease after its first \
-                 start, a restart or a loss of its data; for tests that time is shorter with MastersBuilder::for_tests \
-                 ({})",
-                Rounded(remaining),
-                Faq("quarantine")
-            ),
-            (false, true, None) => f.write_str("too many masters answered with an error"),
-            (false, true, Some(_)) => {
-                f.write_str("too many masters answered with an error or are in quarantine")
+        let reason = match (silent, failed, quarantine) {
+            (false, false, Some(remaining)) => {
+                return write!(
+                    f,
+                    "too many masters are in quarantine, the last one for {}, as each is for the longest lease after its \
+                     first start, a restart or a loss of its data; for tests that time is shorter with \
+                     MastersBuilder::for_tests ({}): {votes}",
+                    Rounded(remaining),
+                    Faq("quarantine")
+                );
             }
-            (true, _, None) => f.write_str("too few masters answered"),
-            (true, _, Some(_)) => f.write_str("too few masters answered that are not in quarantine"),
-            (false, false, None) => f.write_str("too few masters have answered by now"),
-        }
+            (false, true, None) => "too many masters answered with an error",
+            (false, true, Some(_)) => "too many masters answered with an error or are in quarantine",
+            (true, _, None) => "too few masters answered",
+            (true, _, Some(_)) => "too few masters answered that are not in quarantine",
+            (false, false, None) => "too few masters have answered by now",
+        };
+        write!(f, "{reason}: {votes} ({faq})")
     }
 }

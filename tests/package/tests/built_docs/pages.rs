@@ -49,6 +49,18 @@ fn fault_in_repository(link: &str) -> Option<String> {
     (!root().join(file).is_file()).then(|| format!("{link}: no such file"))
 }
 
+/// Why the address of a page on docs.rs leads nowhere; the page is at hand here.
+fn fault_on_docs_rs(link: &str) -> Option<String> {
+    let rest = link.strip_prefix("https://docs.rs/multilock/latest/multilock/")?;
+    let (file, anchor) = rest.split_once('#').unwrap_or((rest, ""));
+    let target = resolve(&built().join("multilock/index.html"), file);
+    if !target.is_file() {
+        return Some(format!("{link}: no such page"));
+    }
+    let found = anchor.is_empty() || page(&target).contains(&format!("id=\"{anchor}\""));
+    (!found).then(|| format!("{link}: no such anchor"))
+}
+
 /// The links of a page that lead nowhere, and the pages that others lead to.
 fn follow(path: &Path, next: &mut Vec<PathBuf>) -> Vec<String> {
     let html = page(path);
@@ -60,7 +72,7 @@ fn follow(path: &Path, next: &mut Vec<PathBuf>) -> Vec<String> {
     let links = [values(html, "href"), values(html, "src")].concat();
     for link in links.into_iter().filter(is_a_page) {
         if link.contains("://") {
-            faults.extend(fault_in_repository(link));
+            faults.extend(fault_in_repository(link).or_else(|| fault_on_docs_rs(link)));
             continue;
         }
         let (file, anchor) = link.split_once('#').unwrap_or((link, ""));

@@ -122,6 +122,123 @@ fn labels_lead_to_pages_of_the_docs_or_files_of_the_repository() {
     }
 }
 
+/// Pages of the guide, each with its document.
+fn guide() -> BTreeMap<String, String> {
+    let source = text("src/guide.rs");
+    let pages = source.split("include_str!(\"../").skip(1).map(|rest| {
+        let (document, rest) = rest.split_once('"').expect("a path");
+        let module = rest.split_once("pub mod ").expect("a module").1;
+        let module = module.split(' ').next().expect("a name");
+        (module.to_owned(), document.to_owned())
+    });
+    pages.collect()
+}
+
+/// What keeps a page of the guide, and perhaps an anchor, from being there.
+fn fault_of_page(module: &str, anchor: Option<&str>) -> Option<String> {
+    let Some(document) = guide().remove(module) else {
+        return Some(format!("the guide has no page {module}"));
+    };
+    let anchor = anchor.filter(|anchor| !anchor.is_empty())?;
+    let found = read(&document).anchors.contains(anchor);
+    (!found).then(|| format!("{document} has no heading #{anchor}"))
+}
+
+#[test]
+fn labels_of_documents_lead_to_their_pages_and_headings() {
+    for (label, to) in definitions() {
+        let Some(page) = to.strip_prefix("crate::guide::") else {
+            continue;
+        };
+        let (module, anchor) = page
+            .split_once('#')
+            .map_or((page, None), |(module, anchor)| (module, Some(anchor)));
+        assert_eq!(fault_of_page(module, anchor), None, "[{label}]");
+        let of_label = label.split_once('#').map(|(_, anchor)| anchor);
+        assert_eq!(of_label, anchor, "[{label}] leads to {to}");
+        let file = label.split('#').next();
+        assert_eq!(
+            file,
+            guide().get(module).map(String::as_str),
+            "[{label}] leads to {to}"
+        );
+    }
+}
+
+/// Files of some folders, by their paths from the root.
+fn files_below(folders: &[&str], endings: &[&str]) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut next: Vec<_> = folders.iter().map(|folder| root().join(folder)).collect();
+    while let Some(folder) = next.pop() {
+        for entry in std::fs::read_dir(&folder).expect("a folder").flatten() {
+            let path = entry.path();
+            let ending = path.extension().and_then(|ending| ending.to_str());
+            if path.is_dir() {
+                next.push(path);
+            } else if ending.is_some_and(|ending| endings.contains(&ending)) {
+                let path = path.strip_prefix(root()).expect("below the root");
+                found.push(path.to_str().expect("a name").to_owned());
+            }
+        }
+    }
+    found
+}
+
+/// Messages and documents give whole addresses: their readers are in a log or a terminal, not in a page.
+#[test]
+fn addresses_of_the_guide_are_those_of_its_pages_and_headings() {
+    const GUIDE: &str = "https://docs.rs/multilock/latest/multilock/guide/";
+    let mut files = files_below(
+        &["src", "cli/src", "contrib", "docs", "examples", "lua"],
+        &["rs", "md", "lua", "yml", "yaml", "json", "conf", "html", "js"],
+    );
+    files.extend(["README.md".to_owned(), "CHANGELOG.md".to_owned()]);
+    let (mut faults, mut followed) = (Vec::new(), 0);
+    for file in files {
+        let is_of_address = |c: char| c.is_ascii_alphanumeric() || "/#._-".contains(c);
+        for rest in text(&file).split(GUIDE).skip(1) {
+            followed += 1;
+            let end = rest.find(|c| !is_of_address(c)).unwrap_or(rest.len());
+            let (page, anchor) = rest[..end].split_once('#').unwrap_or((&rest[..end], ""));
+            let fault = match page.strip_suffix("/index.html") {
+                Some(module) => fault_of_page(module, Some(anchor)),
+                None => Some(format!("{page} is no page")),
+            };
+            faults.extend(fault.map(|fault| format!("{file}: {fault}")));
+        }
+    }
+    assert!(followed > 10, "hardly anything was followed");
+    assert!(faults.is_empty(), "{faults:#?}");
+}
+
+/// Text between the quotes behind each `start`.
+fn quoted<'a>(source: &'a str, start: &'a str) -> impl Iterator<Item = &'a str> {
+    let behind = source.split(start).skip(1);
+    behind.filter_map(|rest| rest.split('"').next())
+}
+
+/// Errors name an entry by its heading: those of the library as `Faq("…")`, findings of the command as `.faq("…")`, and
+/// refusals as the second of three texts.
+#[test]
+fn entries_that_errors_and_findings_name_are_in_the_faq() {
+    let mut named = BTreeSet::new();
+    for file in files_below(&["src", "cli/src"], &["rs"]) {
+        let source = text(&file);
+        named.extend(quoted(&source, "Faq(\"").map(str::to_owned));
+        named.extend(quoted(&source, ".faq(\"").map(str::to_owned));
+    }
+    let refusals = text("cli/src/doctor/refusal.rs");
+    let (_, remedies) = refusals.split_once("fn remedy(").expect("the remedies");
+    let texts: Vec<_> = remedies.split('"').skip(1).step_by(2).collect();
+    assert!(texts.len() > 30 && texts.len() % 3 == 0, "{texts:#?}");
+    named.extend(texts.chunks(3).map(|remedy| remedy[1].to_owned()));
+    assert!(named.len() > 20, "{named:?}");
+    let anchors = read("docs/faq.md").anchors;
+    let is_missing = |entry: &&String| !anchors.contains(&entry.replace(' ', "-"));
+    let missing: Vec<_> = named.iter().filter(is_missing).collect();
+    assert!(missing.is_empty(), "no heading: {missing:#?}");
+}
+
 /// The page of the command has no repository path that the registry could know.
 #[test]
 fn the_page_of_the_command_needs_no_file_beside_it() {
