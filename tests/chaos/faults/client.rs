@@ -27,7 +27,7 @@ pub fn rows() -> Vec<Row> {
     ]
 }
 
-async fn stopped(stage: &mut Stage) -> Result<()> {
+pub(super) async fn stopped(stage: &mut Stage) -> Result<()> {
     let number = stage.somebody_stays().await?;
     stage.breaks(format!("worker {number} is stopped"));
     stage.witness.done(Done::Stopped { worker: number });

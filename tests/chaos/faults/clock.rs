@@ -12,7 +12,7 @@ use crate::stage::Stage;
 use crate::support::Keep;
 use crate::support::clock;
 
-const CLOCKS: SetUp = SetUp {
+pub(super) const CLOCKS: SetUp = SetUp {
     clocks: true,
     ..PROMISED.set_up
 };
@@ -61,7 +61,7 @@ fn step(stage: &mut Stage, master: usize, seconds: i64) -> Result<()> {
     clock::set(stage.server(master), stage.clocks[master])
 }
 
-async fn forward(stage: &mut Stage, majority: bool) -> Result<()> {
+pub(super) async fn forward(stage: &mut Stage, majority: bool) -> Result<()> {
     let masters = if majority {
         stage.some(stage.majority())
     } else {
