@@ -122,8 +122,8 @@ impl EventObserver for NodeEvents {
         self.meters.voted(op, vote);
     }
 
-    fn owed(&self, releases: usize) {
-        self.meters.owed(releases);
+    fn pending(&self, releases: usize) {
+        self.meters.pending(releases);
     }
 
     fn sampled(&self, quarantine: Duration, clock_offset_us: i64) {

@@ -106,7 +106,7 @@ pub(crate) trait EventObserver {
     fn voted(&self, op: Op, vote: Option<VoteKind>) {}
 
     /// Sets the number of pending releases.
-    fn owed(&self, releases: usize) {}
+    fn pending(&self, releases: usize) {}
 
     /// Sets values that change by themselves, while the master is connected.
     fn sampled(&self, quarantine: Duration, clock_offset_us: i64) {}

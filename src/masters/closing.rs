@@ -90,10 +90,14 @@ impl Masters {
         // Requests in progress arrive before the connections end.
         let _ = timeout(pool.config.node_timeout, pool.tracker.wait()).await;
         let quiet = pool.config.node_timeout * SILENT;
-        let owed = join_all(pool.slots.iter().map(|slot| slot.drain(quiet))).await;
+        let pending = join_all(pool.slots.iter().map(|slot| slot.drain(quiet))).await;
         if holds == Closing::Release && kept == 0 {
             // Pending releases elsewhere still need the label, so it stays there.
-            let settled = pool.slots.iter().zip(&owed).filter(|(_, owed)| **owed == 0);
+            let settled = pool
+                .slots
+                .iter()
+                .zip(&pending)
+                .filter(|(_, pending)| **pending == 0);
             let withdrawn =
                 settled.map(|(slot, _)| label::withdraw(slot, client.id, pool.config.node_timeout));
             join_all(withdrawn).await;
@@ -107,8 +111,8 @@ impl Masters {
             kept,
             left: Vec::new(),
         };
-        for (slot, owed) in pool.slots.iter().zip(owed).filter(|(_, owed)| *owed > 0) {
-            closed.left.push((Arc::clone(slot.label()), owed as u64));
+        for (slot, pending) in pool.slots.iter().zip(pending).filter(|(_, pending)| *pending > 0) {
+            closed.left.push((Arc::clone(slot.label()), pending as u64));
         }
         let Closed {
             released,

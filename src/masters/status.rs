@@ -51,7 +51,7 @@ pub struct NodeStatus {
     /// State of the connection, or the reason why there is none.
     pub connection: Result<NodeConnection, NodeError>,
     /// Pending releases: they are sent as soon as the master can take them.
-    pub owed_releases: usize,
+    pub pending_releases: usize,
     /// Whether the backlog of releases is so large that the master is sent no call for a new hold.
     pub is_overloaded: bool,
 }

@@ -131,7 +131,7 @@ impl Deferrals {
         queue.bytes += deferred.size();
         queue.waiting.push_back(deferred);
         self.full.store(queue.bytes > BACKLOG, Ordering::Relaxed);
-        self.events.owed(queue.waiting.len() + queue.sent);
+        self.events.pending(queue.waiting.len() + queue.sent);
         drop(queue);
         self.news.notify_one();
     }
@@ -141,7 +141,7 @@ impl Deferrals {
         let mut queue = self.queue();
         queue.closed = true;
         let waiting = std::mem::take(&mut queue.waiting);
-        self.events.owed(queue.sent);
+        self.events.pending(queue.sent);
         drop(queue);
         drop(waiting);
     }
@@ -152,7 +152,7 @@ impl Deferrals {
     }
 
     /// Number of pending releases, and number of settled ones.
-    pub(super) fn owed(&self) -> (usize, u64) {
+    pub(super) fn pending(&self) -> (usize, u64) {
         let queue = self.queue();
         (queue.waiting.len() + queue.sent, queue.settled)
     }
@@ -215,7 +215,7 @@ impl Deferrals {
             }
         }
         let full = queue.bytes > BACKLOG;
-        self.events.owed(queue.waiting.len() + queue.sent);
+        self.events.pending(queue.waiting.len() + queue.sent);
         drop(queue);
         for (deferred, answer) in settled {
             deferred.settle(answer);
@@ -305,7 +305,7 @@ impl Late for Batch {
 impl fmt::Debug for Deferrals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Deferrals")
-            .field("owed", &self.owed().0)
+            .field("pending", &self.pending().0)
             .finish_non_exhaustive()
     }
 }

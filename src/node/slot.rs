@@ -126,21 +126,21 @@ impl Slot {
     pub(crate) async fn drain(&self, quiet: Duration) -> usize {
         let mut before = None;
         loop {
-            let (owed, settled) = self.deferrals.owed();
+            let (pending, settled) = self.deferrals.pending();
             let link = self.link().ok();
-            if owed == 0 && link.as_ref().is_none_or(|link| !link.is_waiting()) {
+            if pending == 0 && link.as_ref().is_none_or(|link| !link.is_waiting()) {
                 return 0;
             }
             let progress = Some((settled, link.as_ref().map(|link| link.last_received())));
             if progress == before {
-                return owed;
+                return pending;
             }
             before = progress;
             let quiet = link.map_or(quiet, |link| link.patience().max(quiet));
             let end = Instant::now() + quiet;
             // A call that was not deferred sends no notification when it is answered, so the loop checks at
             // intervals.
-            while Instant::now() < end && self.deferrals.owed() == (owed, settled) {
+            while Instant::now() < end && self.deferrals.pending() == (pending, settled) {
                 let _ = timeout(LOOK.min(quiet), self.deferrals.settled()).await;
                 if self.is_drained() {
                     return 0;
@@ -150,7 +150,7 @@ impl Slot {
     }
 
     fn is_drained(&self) -> bool {
-        self.deferrals.owed().0 == 0 && self.link().ok().is_none_or(|link| !link.is_waiting())
+        self.deferrals.pending().0 == 0 && self.link().ok().is_none_or(|link| !link.is_waiting())
     }
 
     /// Stores a waiter that has left a queue, for a report to the master: a call of the master came too late,
@@ -228,7 +228,7 @@ impl Slot {
         NodeStatus {
             node: Arc::clone(self.label()),
             connection,
-            owed_releases: self.deferrals.owed().0,
+            pending_releases: self.deferrals.pending().0,
             is_overloaded: self.is_full(),
         }
     }

@@ -511,13 +511,13 @@ impl Round {
     /// Stops waiting for masters that have not answered: at the deadline, or for another cause.
     fn give_up(&mut self, cause: Option<&str>) {
         let within = self.pool.config.node_timeout;
-        let owed = |claim| (claim, self.pool.slots.clone());
+        let handed = |claim| (claim, self.pool.slots.clone());
         let late = Arc::new(TimedOutRequest {
             links: self.links.clone(),
             request: Arc::clone(&self.request),
             op: self.trace.op(),
             sent: self.sent,
-            release: self.release.clone().map(owed),
+            release: self.release.clone().map(handed),
             unconfirmed: self.unconfirmed().cloned(),
         });
         let link = |node: usize| self.links[node].as_ref().ok();

@@ -56,7 +56,7 @@ impl Ask {
     }
 
     /// Whether the answer of the request is awaited until the connection ends.
-    pub(super) fn is_owed(&self) -> bool {
+    pub(super) fn awaits_end(&self) -> bool {
         matches!(self, Self::Script { script, .. } if matches!(script.op, Op::Release | Op::Withdraw))
     }
 

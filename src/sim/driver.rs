@@ -120,7 +120,7 @@ impl ConnectionDriver {
                 }
                 // A connection cannot go on after it has lost an answer that is awaited until its end. Other
                 // answers may be late until then, which has the effect of a loss.
-                _ if envelope.ask.is_owed() => return ControlFlow::Break(()),
+                _ if envelope.ask.awaits_end() => return ControlFlow::Break(()),
                 _ => {
                     self.pipe.is_over(&envelope.ask);
                     self.unanswered.push(envelope);

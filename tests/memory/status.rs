@@ -54,7 +54,7 @@ async fn it_tells_what_is_known_and_asks_nobody() {
         assert!((ms(4)..ms(6)).contains(&known.round_trip), "{known:?}");
         assert!(known.quarantine.is_zero() && !known.is_silent, "{known:?}");
         assert!(known.clock_offset_us.abs() < 10_000, "{known:?}");
-        assert!(its.has_vote() && its.owed_releases == 0 && !its.is_overloaded);
+        assert!(its.has_vote() && its.pending_releases == 0 && !its.is_overloaded);
     }
     assert!(status.is_ready(Policy::RedLock) && status.is_ready(Policy::MultiLock));
     settle().await;
@@ -166,13 +166,13 @@ async fn releases_that_are_owed_are_told_and_wake_nobody() {
     drop(guards);
     settle().await;
     let status = masters.status();
-    let owed: Vec<_> = status.nodes.iter().map(|node| node.owed_releases).collect();
+    let owed: Vec<_> = status.nodes.iter().map(|node| node.pending_releases).collect();
     assert_eq!((owed, status.holds), (vec![7, 0, 0], 0));
     assert!(!watched.has_changed().expect("told"));
     cluster.master(0).restart(Keep::Data);
     until(&mut watched, ms(5000), |status| status.voting() == 3).await;
     settle().await;
-    assert_eq!(masters.status().nodes[0].owed_releases, 0);
+    assert_eq!(masters.status().nodes[0].pending_releases, 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -222,7 +222,7 @@ fn master(node: &NodeStatus, examined: Option<&Examined>) -> Value {
                 "round_trip_us": u64::try_from(connection.round_trip.as_micros()).unwrap_or(u64::MAX),
                 "clock_offset_us": connection.clock_offset_us,
                 "quarantine_ms": ms(connection.quarantine),
-                "owed_releases": node.owed_releases,
+                "pending_releases": node.pending_releases,
             })
         }
     };

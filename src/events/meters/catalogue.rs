@@ -79,7 +79,7 @@ meters! {
             "Time for which a connected master has no vote yet";
         clock_offset: Gauge = "multilock_node_clock_offset_seconds", Seconds,
             "How far a master's clock is ahead of this host's";
-        deferred: Gauge = "multilock_node_deferred_releases", Count, "Releases that a master is still owed";
+        deferred: Gauge = "multilock_node_deferred_releases", Count, "Releases that are pending for a master";
         reconnects: Counter = "multilock_node_reconnects_total", Count, "Connections to a master after the first";
         clock_steps: Counter = "multilock_clock_steps_total", Count, "Steps of a master's clock against this host's";
         memory_wipes: Counter = "multilock_memory_wipes_total", Count,

@@ -220,7 +220,7 @@ impl EventObserver for NodeMeters {
     }
 
     #[allow(clippy::cast_precision_loss, reason = "nobody owes 2^52 releases")]
-    fn owed(&self, releases: usize) {
+    fn pending(&self, releases: usize) {
         self.deferred.set(releases as f64);
     }
 

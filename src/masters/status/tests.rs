@@ -11,7 +11,7 @@ fn node(quarantine: u64) -> NodeStatus {
             quarantine: Duration::from_secs(quarantine),
             clock_offset_us: 0,
         }),
-        owed_releases: 0,
+        pending_releases: 0,
         is_overloaded: false,
     }
 }
@@ -87,7 +87,7 @@ fn only_what_one_acts_upon_is_a_change() {
     };
     assert!(!changed(|status| {
         status.holds = 7;
-        status.nodes[0].owed_releases = 3;
+        status.nodes[0].pending_releases = 3;
         let connection = connection(&mut status.nodes[0]);
         connection.quarantine = Duration::from_secs(1);
         connection.round_trip = Duration::from_secs(1);

@@ -100,7 +100,7 @@ async fn most_pending(clients: Vec<Masters>, cluster: Arc<Cluster>, end: Instant
 fn pending(clients: &[Masters]) -> usize {
     let of = |masters: &Masters| -> usize {
         let nodes = masters.status().nodes;
-        nodes.iter().map(|node| node.owed_releases).sum()
+        nodes.iter().map(|node| node.pending_releases).sum()
     };
     clients.iter().map(of).sum()
 }

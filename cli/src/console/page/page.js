@@ -70,7 +70,7 @@ function masterCard(master) {
     add("round trip", `${(master.round_trip_us / 1000).toFixed(1)} ms`);
     add("clock", `${master.clock_offset_us < 0 ? "" : "+"}${(master.clock_offset_us / 1000).toFixed(1)} ms`);
   }
-  add("releases pending", master.owed_releases > 0 && String(master.owed_releases));
+  add("releases pending", master.pending_releases > 0 && String(master.pending_releases));
   card.append(facts);
   return card;
 }
