@@ -238,8 +238,8 @@ impl MultiLock {
     /// process locks again and again: a partition, a session, an actor.
     ///
     /// **Close the client before the process ends** ([`Masters::close`](crate::Masters::close)), or drop its last
-    /// [`Masters`](crate::Masters) while the runtime lives. A process that ends without either leaves the names locked for
-    /// up to two thirds of the lease, although [`unlock`](MultiLockGuard::unlock) has returned.
+    /// [`Masters`](crate::Masters) while the runtime lives. A process that ends without either leaves the names locked
+    /// until the lease ends, although [`unlock`](MultiLockGuard::unlock) has returned.
     ///
     /// The names are released
     /// - at once if another client waits for them in [`lock`](Self::lock), or this client wants them with other options,

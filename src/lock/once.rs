@@ -126,7 +126,7 @@ impl MultiLock {
     ///
     /// # Promise
     ///
-    /// After [`Once::Ran`], or a confirmed [`Once::Done`], the body is not begun again for the time `keep`, while
+    /// After [`Once::Ran`], or a confirmed [`Once::Done`], the body is not begun again for the time `keep` since it was done, while
     /// fewer masters lose the mark than two quorums have in common, and no master's clock steps forward. With three
     /// masters, two of which have to grant: while none loses the mark, unless all three had it. A body that had begun
     /// before is not stopped. `appendonly yes` and `appendfsync always` keep marks over a restart; a quarantine does
