@@ -33,7 +33,7 @@ meters! {
     /// Metrics of a client.
     ClientMeters {
         rounds: Family<Op, Family<RoundOutcome, Histogram>> = "multilock_round_duration_seconds", Seconds,
-            "Time from a question to all masters until its outcome was certain, by operation and outcome";
+            "Time from a question to the masters until its outcome was certain, by operation and outcome";
         wakeups: Family<WokenBy, Counter> = "multilock_wakeups_total", Count, "Times that a waiter went on, by cause";
         ready: Family<NamedPolicy, Gauge> = "multilock_ready", Count, "1 while a lock could be granted, else 0, by policy";
         holds_without_slack: Gauge = "multilock_holds_without_slack", Count,
