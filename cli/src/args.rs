@@ -94,31 +94,32 @@ impl Verb {
     }
 }
 
-/// Where the masters are and how they are used. Every client of the same masters lists the same ones.
+/// Addresses and use of the masters. All clients of the same masters list the same ones.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Masters")]
 #[allow(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub(crate) struct MastersArgs {
-    /// URLs of the masters, separated by commas. Everybody on this host can read them here: passwords belong in a file.
-    /// Without it and --nodes-file: `MULTILOCK_NODES`, or the file that `MULTILOCK_NODES_FILE` names
+    /// URLs of the masters, separated by commas. Every user of this host can read them: passwords belong in a file.
+    /// Default: `MULTILOCK_NODES`, or the file that `MULTILOCK_NODES_FILE` names
     #[arg(long, global = true, value_name = "URL,…")]
     pub(crate) nodes: Option<String>,
-    /// A file with the URLs of the masters, separated by commas or lines; what follows a # at the beginning of a line or behind a space is left out
+    /// File with the URLs of the masters, separated by commas or lines. A # at the beginning of a line or behind a space
+    /// begins a comment
     #[arg(long, global = true, value_name = "FILE", conflicts_with = "nodes", value_hint = ValueHint::FilePath)]
     pub(crate) nodes_file: Option<PathBuf>,
-    /// A prefix of every name
+    /// Prefix of every name
     #[arg(long, global = true, env = "MULTILOCK_NAMESPACE")]
     pub(crate) namespace: Option<String>,
-    /// How long a round waits for a master [default: 50ms]
+    /// Longest wait for one master in a round [default: 50ms]
     #[arg(long, global = true, env = "MULTILOCK_NODE_TIMEOUT", value_name = "DUR", value_parser = duration)]
     pub(crate) node_timeout: Option<Duration>,
-    /// How long one attempt to connect to a master may take [default: 1s]
+    /// Longest attempt to connect to a master [default: 1s]
     #[arg(long, global = true, env = "MULTILOCK_CONNECT_TIMEOUT", value_name = "DUR", value_parser = duration)]
     pub(crate) connect_timeout: Option<Duration>,
-    /// The longest lease, in place of 30s, on masters that are thrown away; the same in every client
+    /// Longest lease in place of 30s, for masters of tests; the same in every client
     #[arg(long, global = true, env = "MULTILOCK_FOR_TESTS", value_name = "DUR", value_parser = duration, hide_short_help = true)]
     pub(crate) for_tests: Option<Duration>,
-    /// The part of a lease that is not trusted for the sake of clocks [default: 0.01]
+    /// Part of a lease that is not trusted, because clocks differ in speed [default: 0.01]
     #[arg(
         long,
         global = true,
@@ -127,21 +128,21 @@ pub(crate) struct MastersArgs {
         hide_short_help = true
     )]
     pub(crate) drift_factor: Option<f64>,
-    /// How long a master has no vote after its start: auto, off or a duration [default: auto]
+    /// Time without a vote after a master's start: auto, off or a duration [default: auto]
     #[arg(long, global = true, env = "MULTILOCK_QUARANTINE", value_name = "auto|off|DUR", value_parser = quarantine, hide_short_help = true)]
     pub(crate) quarantine: Option<Quarantine>,
     /// Accept masters that evict keys when their memory is full
     #[arg(long, global = true, env = "MULTILOCK_ALLOW_EVICTION", value_parser = switch, hide_short_help = true)]
     pub(crate) allow_eviction: bool,
-    /// Have every vote repeat the master's record, to notice at once when its memory was wiped (FLUSHALL)
+    /// Check the master's record in every vote, to notice a wiped memory (FLUSHALL) at once
     #[arg(long, global = true, env = "MULTILOCK_STRICT", value_parser = switch, hide_short_help = true)]
     pub(crate) strict_memory: bool,
 }
 
-/// Run a program while a lock is held.
+/// Run a program under a lock
 ///
-/// Takes the lock, runs the program, and gives the lock back when it has ended. The program is a process group of its
-/// own, and gets the terminal when it wants it. Before the hold can be lost its processes are sent a signal, and killed at the end of the hold at the latest.
+/// Takes the lock, runs the program, and then releases the lock. The program has a process group of its own, and gets the
+/// terminal when it needs it. If the lock is about to be lost, the group gets a signal first. At the end of the hold it is killed.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "multilock run [OPTIONS] <NAME>... -- <COMMAND>...",
@@ -151,28 +152,28 @@ pub(crate) struct MastersArgs {
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) take: TakeArgs,
-    /// The signal that asks the program to end
+    /// Signal that ends the program
     #[arg(short, long, value_name = "SIG", default_value = "TERM", value_parser = signal)]
     pub(crate) signal: Signal,
-    /// How long before the end of the hold the signal is sent; at the end follows KILL
+    /// Time from the signal to KILL, which comes at the end of the hold. Half of the lease at most
     /// [default: a sixth of the lease, 5s at most]
     #[arg(short, long, value_name = "DUR", value_parser = duration)]
     pub(crate) kill_after: Option<Duration>,
-    /// Leave the program in the process group of this command; then its own children outlive it
+    /// Leave the program in the process group of this command. Its children then outlive it
     #[arg(long)]
     pub(crate) foreground: bool,
-    /// Have /bin/sh interpret COMMAND, which has to be one argument
+    /// Let /bin/sh interpret COMMAND, which must be one argument
     #[arg(short = 'c', long)]
     pub(crate) shell: bool,
-    /// The program and its arguments
+    /// Program and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND", value_hint = ValueHint::CommandName)]
     pub(crate) command: Vec<OsString>,
 }
 
 /// Hold a lock until stdin closes
 ///
-/// Prints a line on stdout once it holds the lock, with the id of the hold and its token. A signal ends it, too. It ends with 124 when
-/// the lock was lost before.
+/// After the grant, prints a line on stdout with the id of the hold and its token. A signal also ends the hold. If the lock is
+/// lost, the exit code is 124.
 #[derive(Debug, clap::Args)]
 pub(crate) struct HoldArgs {
     #[command(flatten)]
@@ -185,79 +186,78 @@ pub(crate) struct HoldArgs {
 pub(crate) struct TakeArgs {
     #[command(flatten)]
     pub(crate) names: Names,
-    /// Do not wait: end with 75 when the lock is held by another
+    /// Do not wait. If the lock is held by another, the exit code is 75
     #[arg(short = 'n', long = "nonblock", conflicts_with = "wait")]
     pub(crate) try_only: bool,
-    /// The longest wait for the lock, such as 30s or 5 (seconds) [default: as long as it takes]
+    /// Longest wait for the lock, such as 30s or 5 (seconds) [default: no limit]
     #[arg(short, long, value_name = "DUR", value_parser = duration)]
     pub(crate) wait: Option<Duration>,
-    /// The exit code when the lock is held by another
+    /// Exit code for a lock that is held by another
     #[arg(short = 'E', long, value_name = "CODE", default_value_t = crate::exit::HELD)]
     pub(crate) conflict_exit_code: u8,
-    /// How many masters must grant: red (a majority), multi (all) or a number
+    /// Number of masters that must grant: red (a majority), multi (all) or a number
     #[arg(long, value_name = "red|multi|K", default_value = "red", value_parser = policy)]
     pub(crate) policy: Policy,
-    /// How long the masters keep the lock without hearing from this command, which renews it every third of that; 30s at most
-    /// [default: as long as it may be]
+    /// Time until the lock ends without a renewal, 30s at most. It is renewed after each third of that
+    /// [default: the longest]
     #[arg(long, env = "MULTILOCK_LEASE", value_name = "DUR", value_parser = duration)]
     pub(crate) lease: Option<Duration>,
-    /// The longest that the lock is renewed; it then lasts for what is left of its lease
+    /// Longest time of renewals. After it, the lock lasts for the rest of its lease
     #[arg(long, env = "MULTILOCK_MAX_HOLD", value_name = "DUR", value_parser = duration)]
     pub(crate) max_hold: Option<Duration>,
-    /// Keep the names for so long after the grant, also when the program ends earlier
+    /// Time after the grant for which the names stay locked, even if the program ends earlier
     #[arg(long, value_name = "DUR", value_parser = duration)]
     pub(crate) at_least: Option<Duration>,
-    /// Take one of K permits of the name in place of the lock: so many programs run at once, from 1 to 64; the same K everywhere
+    /// Take one of K permits of the name in place of the lock. K programs run at once: 1 to 64, the same in every caller
     #[arg(long, value_name = "K", conflicts_with = "at_least", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) seats: Option<u32>,
-    /// Take the read lock: any number of programs with --shared run at once, and none without it
+    /// Take the read lock. Any number of programs with --shared run at once, and none without it
     #[arg(long, conflicts_with_all = ["at_least", "seats"])]
     pub(crate) shared: bool,
-    /// What the program is doing, in 256 bytes at most: others read it in `inspect`, and where they are refused
+    /// Description of the work, 256 bytes at most. Others see it in `inspect` and in their refusals
     #[arg(long, value_name = "TEXT")]
     pub(crate) about: Option<String>,
-    /// Do not begin with this much validity or less
+    /// Take the lock only with more validity than this
     #[arg(long, value_name = "DUR", value_parser = duration)]
     pub(crate) min_validity: Option<Duration>,
-    /// Say nothing
+    /// Print no messages
     #[arg(short, long, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
-    /// Say what is done
+    /// Print each step
     #[arg(short, long)]
     pub(crate) verbose: bool,
-    /// End with 125 when too few masters have confirmed the release
+    /// Exit with 125 if too few masters confirm the release
     #[arg(long)]
     pub(crate) strict: bool,
-    /// Write a report of the outcome as JSON to this file, at the end
+    /// File for a report of the outcome as JSON, at the end
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) report: Option<PathBuf>,
-    /// Write metrics of the outcome to this file, at the end, for the textfile collector of `node_exporter`
+    /// File for metrics of the outcome, at the end, for the textfile collector of `node_exporter`
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) textfile: Option<PathBuf>,
 }
 
 /// Wait until a lock could be granted: enough masters are connected and fit, and their quarantine is over
 ///
-/// For scripts that start a service, or restart one master after the other (--all). Ends with 0. When the wait is over it ends with
-/// 69, or with 78 when too many masters are unfit, and says what each of them lacks.
+/// For scripts that start a service, or restart one master after the other (--all). The exit code is 0. If the wait ends first,
+/// it is 69, or 78 for too many unfit masters. The message has the problem of each master.
 #[derive(Debug, clap::Args)]
 pub(crate) struct WaitReadyArgs {
-    /// How many masters must be ready: red (a majority), multi (all) or a number
+    /// Number of masters that must be ready: red (a majority), multi (all) or a number
     #[arg(long, value_name = "red|multi|K", default_value = "red", value_parser = policy)]
     pub(crate) policy: Policy,
-    /// Wait until every master has its vote. A policy counts a few masters that have none after a restart; without those
-    /// another one must not be restarted
+    /// Wait until every master has its vote. A policy counts a few masters without a vote after a restart. No other master
+    /// may be restarted meanwhile
     #[arg(long, conflicts_with = "policy")]
     pub(crate) all: bool,
-    /// The longest wait, such as 90s or 5 (seconds) [default: as long as it takes]
+    /// Longest wait, such as 90s or 5 (seconds) [default: no limit]
     #[arg(short, long, value_name = "DUR", value_parser = duration)]
     pub(crate) wait: Option<Duration>,
 }
 
 /// Show every lock that is held or waited for
 ///
-/// All keys of the masters are looked at, about 400 at a time. Ends with 0, and with 69 when no majority of the masters
-/// tells what it has.
+/// The masters search all their keys, about 400 at a time. The exit code is 0, or 69 without the answers of a majority.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ListArgs {
     /// Only names that match this pattern of Redis: `invoice:*`
@@ -266,10 +266,10 @@ pub(crate) struct ListArgs {
     /// Order of the locks: by their names, the oldest hold first, or the longest queue first
     #[arg(long, value_enum, value_name = "BY", default_value_t = Sort::Name)]
     pub(crate) sort: Sort,
-    /// For programs
+    /// Print JSON, for programs
     #[arg(long)]
     pub(crate) json: bool,
-    /// Show it again every second
+    /// Repeat it every second
     #[arg(long)]
     pub(crate) watch: bool,
 }
@@ -282,105 +282,105 @@ pub(crate) enum Sort {
     Waiters,
 }
 
-/// Show what every master says about names
+/// Show the answer of every master about names
 ///
-/// Shows it however few masters answer. Ends with 0, with 69 when too few masters tell, and with 78 when too many are unfit.
+/// Prints the table however few masters answer. The exit code is 0, 69 for too few answers, or 78 for too many unfit masters.
 #[derive(Debug, clap::Args)]
 pub(crate) struct InspectArgs {
     #[command(flatten)]
     pub(crate) names: Names,
-    /// How many masters must agree on a holder: red (a majority), multi (all) or a number
+    /// Number of masters that must agree on a holder: red (a majority), multi (all) or a number
     #[arg(long, value_name = "red|multi|K", default_value = "red", value_parser = policy)]
     pub(crate) policy: Policy,
     /// Show the K seats of names with permits (`run --seats`)
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) seats: Option<u32>,
-    /// For programs
+    /// Print JSON, for programs
     #[arg(long)]
     pub(crate) json: bool,
-    /// Show it again every second
+    /// Repeat it every second
     #[arg(long)]
     pub(crate) watch: bool,
 }
 
-/// Tell by the exit code whether all of the names are held: 0 held, 1 one of them is free, 69 too few masters tell
+/// Show by the exit code whether all names are held: 0 held, 1 a name is free, 69 too few masters answer
 ///
-/// Where too few masters tell, what they say goes to stderr.
+/// For too few answers, the table of `inspect` goes to stderr. Too many unfit masters make the exit code 78.
 #[derive(Debug, clap::Args)]
 pub(crate) struct HeldArgs {
     #[command(flatten)]
     pub(crate) names: Names,
-    /// Tell whether all K seats of names with permits are held (`run --seats`)
+    /// Check all K seats of names with permits (`run --seats`)
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) seats: Option<u32>,
 }
 
-/// Print a line of JSON for each name, and another one whenever a look finds a change
+/// Print a line of JSON for each name, and another line after each change
 ///
-/// It looks every 500 ms (--every): a hold that begins and ends between two looks is not seen. It goes on while masters are
-/// out of reach, and ends when nobody reads its output any more.
+/// Looks every 500 ms (--every). A hold that begins and ends between two looks is not seen. While masters are out of reach, it
+/// goes on. It ends when nobody reads its output.
 #[derive(Debug, clap::Args)]
 pub(crate) struct WatchArgs {
     #[command(flatten)]
     pub(crate) names: Names,
-    /// How many masters must agree on a holder: red (a majority), multi (all) or a number
+    /// Number of masters that must agree on a holder: red (a majority), multi (all) or a number
     #[arg(long, value_name = "red|multi|K", default_value = "red", value_parser = policy)]
     pub(crate) policy: Policy,
     /// Print the K seats of names with permits (`run --seats`)
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) seats: Option<u32>,
-    /// How often the masters are asked
+    /// Time between two looks
     #[arg(long, value_name = "DUR", default_value = "500ms", value_parser = duration)]
     pub(crate) every: Duration,
 }
 
 /// Take names away from their holders
 ///
-/// A holder that lives learns of it at its next renewal; until then it may still work. Ends with 1 when nothing was taken away.
+/// A holder finds out at its next renewal, and may still work until then. If nothing was taken away, the exit code is 1.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ForceArgs {
     #[command(flatten)]
     pub(crate) names: Names,
-    /// Only from this holder: its whole label, as `inspect` shows it
+    /// Whole label of the only holder to lose the names, as `inspect` shows it
     #[arg(long, value_name = "LABEL")]
     pub(crate) if_holder: Option<String>,
-    /// Only from this hold: its id, as `inspect` shows it and `MULTILOCK_HOLD` names it. A later hold of the same holder has another one
+    /// Id of the only hold to lose the names, from `inspect` or `MULTILOCK_HOLD`. A later hold of the same holder has another id
     #[arg(long, value_name = "ID")]
     pub(crate) if_hold: Option<String>,
-    /// Why, in 256 bytes at most. The masters remember it for a day, with the time and the label of this client: the holder and
-    /// `inspect` are told
+    /// Reason, 256 bytes at most. The masters store it for a day, with the time and the label of this client. The holder
+    /// gets it, and `inspect` shows it
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
-    /// Without asking
+    /// Do it without a confirmation
     #[arg(long)]
     pub(crate) yes: bool,
 }
 
 /// Forget that a job is done, so that it is done again
 ///
-/// For jobs of `MultiLock::once`. Every master has to answer: a mark that is left on one of them counts.
+/// For jobs of `MultiLock::once`. Every master must answer, because a mark on a single master counts.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ForgetArgs {
     #[command(flatten)]
     pub(crate) names: Names,
-    /// Without asking
+    /// Do it without a confirmation
     #[arg(long)]
     pub(crate) yes: bool,
 }
 
 /// Show the masters and their locks on a web page
 ///
-/// The masters are asked once a second at most, however many look, and not at all when nobody does. Without --allow-force the page
-/// changes nothing.
+/// The page asks the masters once a second at most, for any number of viewers, and never without a viewer. Without
+/// --allow-force it changes nothing.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ConsoleArgs {
     /// Address of the page. An address that other hosts reach needs --token-file
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7411")]
     pub(crate) listen: SocketAddr,
-    /// A host name of the page, beside localhost and addresses: other names are refused
+    /// Host name of the page, besides localhost and addresses. Other names are refused
     #[arg(long = "host", value_name = "NAME")]
     pub(crate) hosts: Vec<String>,
-    /// A file with a token, 16 characters or more, which each viewer has to give
+    /// File with a token of 16 characters or more. Each viewer must enter it
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) token_file: Option<PathBuf>,
     /// Let viewers take locks away from their holders
@@ -388,33 +388,33 @@ pub(crate) struct ConsoleArgs {
     pub(crate) allow_force: bool,
 }
 
-/// Examine every master, and say what is wrong and what to do
+/// Examine every master, and print each problem with its remedy
 ///
-/// It changes nothing. Ends with 0 when nothing is wrong, 78 when a master or the list of a client has to be changed, 69 when too
-/// few masters have a vote. Warnings end it with 1 where --strict is given.
+/// Changes nothing. The exit code is 0 without a problem, 78 if a master or the list of a client must be changed, and 69 for too few
+/// masters with a vote. With --strict, a warning makes it 1.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DoctorArgs {
-    /// For programs
+    /// Print JSON, for programs
     #[arg(long)]
     pub(crate) json: bool,
-    /// Write metrics of the masters and findings to this file, too, for the textfile collector of `node_exporter`
+    /// File for metrics of the masters and findings, for the textfile collector of `node_exporter`
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) prometheus: Option<PathBuf>,
-    /// Let no warning pass
+    /// Exit with 1 if there is a warning
     #[arg(long)]
     pub(crate) strict: bool,
-    /// How long a client may be missing on a master before it is taken for one that lists other masters
+    /// Time for which a client may be missing on a master, before it is reported for another list
     #[arg(long = "for", value_name = "DUR", default_value = "5s", value_parser = duration)]
     pub(crate) watch_for: Duration,
 }
 
-/// Print a script that completes arguments in a shell
+/// Print a script of completions for a shell
 #[derive(Debug, clap::Args)]
 pub(crate) struct CompletionsArgs {
     pub(crate) shell: clap_complete::Shell,
 }
 
-/// Print the manual page, or that of one command
+/// Print the manual page of all, or of one command
 #[derive(Debug, clap::Args)]
 pub(crate) struct ManArgs {
     #[arg(value_name = "COMMAND")]
@@ -423,18 +423,18 @@ pub(crate) struct ManArgs {
 
 const AFTER_RUN: &str = "\
 Exit codes:
-  the program's own; 128+n when signal n ended it
-  none when INT, QUIT, TERM or HUP ended it or the wait: this command dies of the same signal
+  the program's own; 128+n if signal n ended it
+  none if INT, QUIT, TERM or HUP ended it or the wait: this command ends by the same signal
    64  wrong usage
    69  too few masters have a vote
-   75  held by another, or waited for in vain (-E)
+   75  held by another, or the wait is over (-E)
    78  masters that are unfit or misconfigured, or a password file that cannot be read
   124  the lock was lost or came to its end while the program ran
   125  this command failed
   126  the program cannot be executed
   127  the program was not found
 
-The program sees MULTILOCK_HELD=1, MULTILOCK_NAMES, MULTILOCK_HOLD, MULTILOCK_TOKEN, MULTILOCK_EXPIRES_AT, and with
+The program gets MULTILOCK_HELD=1, MULTILOCK_NAMES, MULTILOCK_HOLD, MULTILOCK_TOKEN, MULTILOCK_EXPIRES_AT, and with \
 --seats MULTILOCK_SEAT, from 1 to K.";
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use clap::{Arg, ArgMatches, Command, FromArgMatches};
 const ID: &str = "names";
 
 const HELP: &str = "\
-Names of locks, as arguments of their own or with commas between them. In a name a comma is written \\, and a backslash \\\\; a - at the beginning \\-";
+Names of locks: separate arguments, or one argument with commas. In a name write \\, for a comma, \\\\ for a backslash, and \\- for a - at the beginning";
 
 /// Tip for a name that was taken for an option.
 pub(crate) fn tip(argument: &str) -> String {

@@ -41,7 +41,7 @@ fn finding(masters: &[Examination], watched: &Watched, id: &str, pool: &Pool) ->
         "{who} had no connection to {missing} for {}, and has one to {on}",
         Rough(watched.lasted)
     );
-    let remedy = format!("{REMEDY}; where it does list {missing}, look why it cannot connect from there");
+    let remedy = format!("{REMEDY}; if its list has {missing}, find out why its host cannot connect there");
     Some(Finding::unfit("other_list", seen, remedy).faq("other list"))
 }
 

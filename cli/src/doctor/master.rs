@@ -37,7 +37,7 @@ fn of(node: &str, facts: &ServerFacts) -> Vec<Finding> {
     if facts.clients.is_none() {
         findings.push(Finding::note(
             "clients_not_told",
-            "nobody can see here who lists other masters: the user may not run CLIENT LIST",
+            "clients that list other masters are not visible here: the user may not run CLIENT LIST",
             "run doctor as a user with +client|list",
         ));
     }
@@ -48,8 +48,8 @@ fn of(node: &str, facts: &ServerFacts) -> Vec<Finding> {
 fn default_user(facts: &ServerFacts) -> Option<Finding> {
     let is_lost = facts.default_user_writes == Some(false) && facts.append_only != Some(false);
     is_lost.then(|| {
-        let seen = "the user `default` may not write: a server from before 2026 drops what scripts have written, locks and tokens among \
-                    it, when it loads its append-only file";
+        let seen = "the user `default` may not write: a server from before 2026 drops the writes of scripts, such as locks and \
+                    tokens, when it loads its append-only file";
         let remedy = "ACL SETUSER default off ~* &* +@all there, and the same in its configuration: nobody can log in as a user that is off";
         Finding::warning("default_user", seen, remedy).faq("default user")
     })
@@ -71,10 +71,10 @@ fn memory(facts: &ServerFacts) -> Vec<Finding> {
     let mut findings = Vec::new();
     if !facts.quarantine.is_zero() {
         let seen = format!(
-            "it may have forgotten who holds, and has no vote for {} more",
+            "it may have lost locks, so it has no vote for {} more",
             Rough(facts.quarantine)
         );
-        let remedy = "wait; where it comes again, look why the server is restarted or wiped, and whether it says which run of its process this is";
+        let remedy = "wait; if this comes again, find out why the server restarts or loses its data, or does not report the run of its process";
         findings.push(Finding::warning("quarantine", seen, remedy).faq("quarantine"));
     }
     let finding = match (facts.append_only, facts.append_fsync.as_deref()) {
@@ -86,12 +86,12 @@ fn memory(facts: &ServerFacts) -> Vec<Finding> {
         (Some(true), Some("always")) => return findings,
         (Some(true), Some(fsync)) => Finding::warning(
             "append_fsync",
-            format_args!("it answers before what it writes is on its disk (appendfsync {fsync})"),
+            format_args!("it answers before its writes are on its disk (appendfsync {fsync})"),
             "CONFIG SET appendfsync always there, and the same in its configuration",
         ),
         _ => Finding::note(
             "append_not_told",
-            "it does not say whether what it has acknowledged is on its disk",
+            "it does not show whether its acknowledged writes are on its disk",
             "look at appendonly and appendfsync there, or run doctor as a user with +config|get",
         ),
     };
@@ -119,8 +119,8 @@ fn abilities(facts: &ServerFacts) -> Vec<Finding> {
             can.kill_fence || is_denied,
             Finding::warning(
                 "kill_fence",
-                "it knows no CLIENT ID or CLIENT KILL: what a lost connection still holds may keep a name for a lease",
-                "nothing that locks need; another server has them",
+                "it lacks CLIENT ID or CLIENT KILL: a late command of a lost connection may lock a name for a lease",
+                "none is needed for safe locks; to avoid that wait, use Redis or Valkey",
             ),
         ),
         (
@@ -128,7 +128,7 @@ fn abilities(facts: &ServerFacts) -> Vec<Finding> {
             Finding::warning(
                 "run",
                 "it does not say which run of its process this is: each client waits a quarantine for its vote",
-                "where it keeps every acknowledged write: MULTILOCK_QUARANTINE=off in every client",
+                "if it loses no acknowledged write at a restart: MULTILOCK_QUARANTINE=off in every client",
             )
             .faq("quarantine"),
         ),
@@ -136,7 +136,7 @@ fn abilities(facts: &ServerFacts) -> Vec<Finding> {
             can.identity_known,
             Finding::warning(
                 "identity",
-                "it does not say which server it is: nobody would notice it under a second address",
+                "it does not say which server it is: a second address of it would not be noticed",
                 "make sure that no other address of the list leads to it",
             )
             .faq("same server"),
@@ -163,7 +163,8 @@ fn accepted(facts: &ServerFacts) -> Vec<Finding> {
     }
     if facts.role.is_none() {
         let seen = "it does not say whether it is a master, which is allowed here";
-        let remedy = "make sure that it is one, and that what takes its place has all that it acknowledged";
+        let remedy =
+            "make sure that it is a master, and that a server in its place has all acknowledged writes";
         findings.push(Finding::warning("unknown_role", seen, remedy).faq("unknown role"));
     }
     findings
@@ -207,11 +208,11 @@ fn without(command: &str) -> (Severity, &'static str) {
         "client|setinfo" => (Severity::Note, "CLIENT LIST does not show the library"),
         "client|setname" => (
             Severity::Warning,
-            "nobody can see in CLIENT LIST who lists other masters",
+            "CLIENT LIST does not show clients that list other masters",
         ),
         "client|id" | "client|kill" => (
             Severity::Warning,
-            "what a lost connection still holds may keep a name for a lease",
+            "a late command of a lost connection may lock a name for a lease",
         ),
         "subscribe" | "unsubscribe" | "publish" => {
             (Severity::Warning, "waiters wake by their timers, in no order")
@@ -222,11 +223,11 @@ fn without(command: &str) -> (Severity, &'static str) {
         ),
         "pubsub" => (
             Severity::Warning,
-            "waiters that are gone hold up those behind them for some seconds",
+            "waiters that have ended delay the waiters behind them for some seconds",
         ),
         _ => (
             Severity::Warning,
-            "a server that was restarted gets the scripts by one way less",
+            "one of the ways to give a restarted server the scripts is missing",
         ),
     }
 }

@@ -10,7 +10,7 @@ pub(super) fn finding(error: &NodeError) -> Finding {
         other => Finding::warning(
             "unreachable",
             other,
-            "start it, look at its address and at what is between; until then locks need all the others of a majority",
+            "start it, or check its address and the network; until then, locks need their majority from the other masters",
         )
         .faq("too few"),
     }
@@ -64,12 +64,12 @@ fn remedy(reason: &Unfit) -> (&'static str, &'static str, &'static str) {
         Unfit::UnknownEviction => (
             "unknown_eviction",
             "unknown eviction",
-            "set noeviction where its provider has that setting; then MULTILOCK_ALLOW_UNKNOWN_EVICTION=true in every client",
+            "set noeviction if its provider has that setting; then MULTILOCK_ALLOW_UNKNOWN_EVICTION=true in every client",
         ),
         Unfit::UnknownRole => (
             "unknown_role",
             "unknown role",
-            "where it is known to be a master and to stay one: MULTILOCK_ALLOW_UNKNOWN_ROLE=true in every client",
+            "if it certainly is a master and stays one: MULTILOCK_ALLOW_UNKNOWN_ROLE=true in every client",
         ),
         Unfit::ScriptsNotAtomic { .. } => ("atomic_scripts", "atomic scripts", "use Redis or Valkey"),
         Unfit::NoScripts { .. } => (
@@ -80,7 +80,7 @@ fn remedy(reason: &Unfit) -> (&'static str, &'static str, &'static str) {
         Unfit::OtherSet { .. } => (
             "other_set",
             "other set",
-            "list the same masters in every client; where the set was changed on purpose, stop its clients, and then DEL \
+            "list the same masters in every client; if the set was changed on purpose, stop its clients, and then run DEL \
              multilock_set there",
         ),
         Unfit::Denied { .. } => (
@@ -88,6 +88,6 @@ fn remedy(reason: &Unfit) -> (&'static str, &'static str, &'static str) {
             "denied",
             "look at user and password, and give the user what the ACL SETUSER of docs/servers.md allows",
         ),
-        _ => ("unfit", "which servers", "replace it by a server that will do"),
+        _ => ("unfit", "which servers", "replace it by a supported server"),
     }
 }

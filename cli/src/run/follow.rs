@@ -131,7 +131,7 @@ impl<M: Mode> Running<'_, M> {
             if self.status.is_some() {
                 if self.child.target.is_group() && self.child.target.is_there() {
                     self.voice.detail(format_args!(
-                        "the program has ended; what it left in its process group is sent {}",
+                        "the program has ended; the rest of its process group is sent {}",
                         signals::Name(self.child.end_signal)
                     ));
                 }
