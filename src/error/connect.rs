@@ -43,14 +43,14 @@ pub enum Unfit {
     },
     /// The server does not report whether it evicts keys, so it may forget a lock.
     #[error(
-        "it does not say whether it evicts keys (its INFO has no maxmemory_policy); where it is known to evict none, \
+        "it does not say whether it evicts keys (its INFO has no maxmemory_policy); if it is known to evict none, \
          set MastersBuilder::allow_unknown_eviction ({faq})",
         faq = Faq("unknown eviction")
     )]
     UnknownEviction,
     /// The server does not report whether it is a master.
     #[error(
-        "it does not say whether it is a master (neither INFO nor ROLE does); where it is known to be one, set \
+        "it does not say whether it is a master (neither INFO nor ROLE does); if it is known to be one, set \
          MastersBuilder::allow_unknown_role ({faq})",
         faq = Faq("unknown role")
     )]
