@@ -229,8 +229,11 @@ impl Stage {
             load: self.orders.load,
             patience: self.orders.patience,
         };
+        // Each history has clients of every kind. Alone, an adaptive client is hardly busy enough to ask a quorum alone.
+        let rounds = ["thrifty", "adaptive", "all"][(place + usize::try_from(self.orders.seed)?) % 3];
         let env = [
             ("MULTILOCK_NODES", urls.join(",")),
+            ("MULTILOCK_ROUNDS", rounds.to_owned()),
             ("MULTILOCK_FOR_TESTS", humantime(self.set_up.lease())),
             ("MULTILOCK_NODE_TIMEOUT", humantime(NODE_TIMEOUT)),
             ("MULTILOCK_QUARANTINE", self.set_up.quarantine_word().to_owned()),
