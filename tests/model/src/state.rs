@@ -50,7 +50,7 @@ impl Owner {
     const MOST: u8 = 4;
 
     pub(crate) fn new(client: usize, attempt: u8) -> Self {
-        debug_assert!(attempt < Self::MOST);
+        assert!(attempt < Self::MOST);
         Self(u8::try_from(client).unwrap_or(0) * Self::MOST + attempt)
     }
 
