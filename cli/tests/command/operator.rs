@@ -1,5 +1,6 @@
 //! What an operator asks: who holds what, and how to end it.
 
+use std::collections::BTreeSet;
 use std::process::Stdio;
 
 use multilock::{Masters, Quarantine};
@@ -78,6 +79,7 @@ async fn an_inspection_names_the_holder_as_the_library_does() {
         (&"held".into(), &"free".into())
     );
     assert_eq!(told[0]["holder"], holder.as_str());
+    assert_eq!(keys(&told[0]), documented_keys(), "docs/command.md");
     assert_eq!(told[0]["nodes"].as_array().map(Vec::len), Some(servers.len()));
     assert!(
         told[0]["nodes"][2]["expires_in_ms"]
@@ -90,6 +92,25 @@ async fn an_inspection_names_the_holder_as_the_library_does() {
     }
     let told = ask(&servers, &["inspect", "a"]).await;
     assert_eq!(told.code, Some(69), "no majority to connect to: {told:?}");
+}
+
+fn keys(object: &serde_json::Value) -> BTreeSet<String> {
+    object.as_object().expect("an object").keys().cloned().collect()
+}
+
+/// Keys of a name in `inspect --json`, by docs/command.md.
+fn documented_keys() -> BTreeSet<String> {
+    let page = include_str!("../../../docs/command.md");
+    let table = page
+        .split("| key of `inspect --json` |")
+        .nth(1)
+        .expect("the table");
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    let first = rows.filter_map(|row| row.split('|').nth(1));
+    first
+        .flat_map(|cell| cell.split('`').skip(1).step_by(2))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// A master that was restarted counts again when its quarantine is over.
