@@ -361,7 +361,7 @@ async fn viewers_beyond_the_most_are_refused_until_others_go() {
     let servers = three(ARGS).await;
     let console = console(&servers, &[]).await;
     let mut viewers = Vec::new();
-    for _ in 0..500 {
+    for _ in 0..200 {
         let mut viewer = console.viewer("").await;
         viewer.snapshot().await;
         viewers.push(viewer);
@@ -369,7 +369,7 @@ async fn viewers_beyond_the_most_are_refused_until_others_go() {
     let refused = console.get("/events", &[]).await;
     assert_eq!(refused.status, 503);
     assert!(refused.text.contains("too many viewers"), "{}", refused.text);
-    viewers.truncate(499);
+    viewers.truncate(199);
     until("there is room", async || {
         let stream = console.send("GET", "/events", &[], "").await;
         let line = BufReader::new(stream).lines().next_line().await;
