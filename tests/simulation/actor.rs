@@ -463,7 +463,7 @@ impl Actor {
         let job = lock.wait(self.ms(1..=1500)).once(keep);
         let (world, client) = (Arc::clone(&self.world), self.seat.place);
         let (pause, fails) = (self.ms(0..=60), self.rng.random_bool(0.2));
-        let lent = std::sync::Mutex::new(None);
+        let (lent, ended) = (std::sync::Mutex::new(None), std::sync::Mutex::new(Duration::ZERO));
         let outcome = job
             .run(async |guard| {
                 let begun = Kind::JobBegun {
@@ -475,6 +475,7 @@ impl Actor {
                 *lent.lock().expect("not poisoned") = Some(hold);
                 sleep(pause).await;
                 world.look(Some((hold, Told::lent(guard))));
+                *ended.lock().expect("not poisoned") = world.history.now();
                 if fails { Err("failed") } else { Ok(()) }
             })
             .await;
@@ -482,7 +483,8 @@ impl Actor {
             world.returned(client, hold, terms.kind, Duration::ZERO);
         }
         if matches!(outcome, Ok(Once::Ran(()))) {
-            let done = Kind::JobDone { name, keep };
+            let ended = ended.into_inner().expect("not poisoned");
+            let done = Kind::JobDone { name, ended, keep };
             world.history.note(Some(client), done);
         }
         let refused = Kind::Refused {

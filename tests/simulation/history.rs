@@ -162,9 +162,10 @@ pub(crate) enum Kind {
         name: String,
         keep: Duration,
     },
-    /// A job was done, and a quorum has the mark: it is not to be begun again for the time `keep`.
+    /// A job was done, and a quorum has the mark: it is not to be begun again for the time `keep` after its body ended.
     JobDone {
         name: String,
+        ended: Duration,
         keep: Duration,
     },
     /// `lost()` or the cancellation token spoke.
@@ -385,7 +386,9 @@ impl Record {
             Kind::JobBegun { name, keep } => {
                 format!("the job {name} begins, unless it was done {keep:?} ago")
             }
-            Kind::JobDone { name, keep } => format!("the job {name} is done for {keep:?}"),
+            Kind::JobDone { name, ended, keep } => {
+                format!("the job {name} is done for {keep:?} since {ended:?}")
+            }
             Kind::Signalled { hold, validity } => format!("told lost, {validity:?} left: {}", name(hold)),
             Kind::Seen(sights) => sights.iter().fold("seen:".to_owned(), |mut text, sight| {
                 let _ = write!(

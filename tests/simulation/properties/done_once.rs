@@ -17,7 +17,8 @@ pub(super) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
         match &event.kind {
             Kind::Fault { forgets, .. } if !forgets.is_empty() => return None,
             Kind::Slipped { .. } | Kind::SetBack { .. } => return None,
-            Kind::JobDone { name, keep } => done.push((place, name, event.at, *keep)),
+            // The mark counts from the end of the body, also if a quorum has it later.
+            Kind::JobDone { name, ended, keep } => done.push((place, name, *ended, *keep)),
             Kind::JobBegun { name, keep } => {
                 // The shorter time counts.
                 let is_early = |at: Duration, its: Duration| event.at + APART < at + its.min(*keep);
