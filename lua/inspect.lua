@@ -18,14 +18,15 @@ local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local reports = {time[1] * 1000000 + time[2]}
 
--- Whether any of the names has one of the keys: a list of thousands of names costs less without a command for each.
-local function any(key_of)
-  local keys = {}
-  for i = 1, #KEYS, 5 do key_of(keys, i) end
-  return redis.pcall('exists', unpack(keys)) ~= 0
+-- Whether any of the names has waiters or was forced: a list of thousands of names costs less without a command for each.
+local queues, forces = {}, {}
+for i = 1, #KEYS, 5 do
+  queues[#queues + 1] = KEYS[i + 1]
+  queues[#queues + 1] = KEYS[i + 2]
+  forces[#forces + 1] = force_beside(KEYS[i + 4])
 end
-local has_waiters = any(function(keys, i) keys[#keys + 1], keys[#keys + 2] = KEYS[i + 1], KEYS[i + 2] end)
-local has_forces = any(function(keys, i) keys[#keys + 1] = force_beside(KEYS[i + 4]) end)
+-- pcall: where the command is denied, each name is looked at.
+local has_waiters, has_forces = redis.pcall('exists', unpack(queues)) ~= 0, redis.pcall('exists', unpack(forces)) ~= 0
 
 -- pcall: a key of another type has no waiters.
 local function waiters(queue)

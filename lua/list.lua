@@ -12,7 +12,10 @@ local answer = {found[1]}
 -- pcall: a key that is denied to this user is none of its locks.
 local function is_lock(key)
   local fields = redis.pcall('hlen', key)
-  if fields == 1 then return string.find(redis.call('hkeys', key)[1], '^%x[%x-]+:%d+%l*$') end
+  if fields == 1 then
+    local field = redis.call('hkeys', key)[1]
+    return field == 'mode' or field == 'multilock' or string.find(field, '^%x[%x-]+:%d+%l*$')
+  end
   return type(fields) == 'number' and (redis.call('hexists', key, 'mode') == 1 or redis.call('hexists', key, 'multilock') == 1)
 end
 
