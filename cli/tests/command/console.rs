@@ -372,7 +372,8 @@ async fn viewers_beyond_the_most_are_refused_until_others_go() {
     viewers.truncate(199);
     until("there is room", async || {
         let stream = console.send("GET", "/events", &[], "").await;
-        let line = BufReader::new(stream).lines().next_line().await;
+        let mut lines = BufReader::new(stream).lines();
+        let line = timeout(WITHIN, lines.next_line()).await.expect("in time");
         line.expect("text").is_some_and(|line| line.contains("200"))
     })
     .await;

@@ -19,8 +19,10 @@ struct Servers(Child);
 
 impl Servers {
     fn start(line: &str, folder: &Path) -> Self {
-        let mut shell = Command::new("sh");
-        shell.args(["-c", &format!("{line}\nwait")]).process_group(0);
+        // Servers that outlive a test that was killed end then.
+        let mut shell = Command::new("timeout");
+        shell.args([WITHIN_SECONDS, "sh", "-c", &format!("{line}\nwait")]);
+        shell.process_group(0);
         // The line puts each server's files into a folder of its own below this one.
         shell.env("TMPDIR", folder);
         Self(shell.spawn().expect("a shell"))
