@@ -445,13 +445,19 @@ impl Actor {
         terms
     }
 
-    /// Does a job that is to be done once.
+    /// Asks up to three times for a job that is to be done once: mostly it is done when it is asked for again.
     async fn run_once(&mut self) {
-        let plan = &self.seat.plan;
         let name = pick(&mut self.rng, &self.world.plan.names).to_owned();
+        let keep = pick(&mut self.rng, &[ms(50), ms(500), ms(3000)]);
+        for _ in 0..self.rng.random_range(1..=3) {
+            self.run_job(name.clone(), keep).await;
+        }
+    }
+
+    async fn run_job(&mut self, name: String, keep: Duration) {
+        let plan = &self.seat.plan;
         let policy = plan.policy(&mut self.rng);
         let needed = policy.needed(plan.masters.len());
-        let keep = pick(&mut self.rng, &[ms(50), ms(500), ms(3000)]);
         let fenced = self.rng.random_bool(plan.fenced);
         let terms = self.plain_terms(
             needed,
