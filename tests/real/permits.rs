@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
-use multilock::{LockError, Masters, Policy, Quarantine};
+use multilock::{LockError, Masters, Policy, Quarantine, UnlockError};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::Cluster;
@@ -43,7 +43,11 @@ async fn no_seat_is_held_twice_while_masters_stop() {
                 sleep(ms(5)).await;
                 permit.ensure_valid().expect("it is renewed");
                 held.lock().expect("not poisoned").remove(&permit.seat());
-                permit.unlock().await.expect("released");
+                // Where one master is stopped and another late, its release goes on in the background.
+                match permit.unlock().await {
+                    Ok(_) | Err(UnlockError::Unconfirmed { .. }) => {}
+                    Err(error) => panic!("{error}"),
+                }
                 grants.fetch_add(1, Ordering::Relaxed);
             }
         }
