@@ -30,10 +30,12 @@ async fn main() -> Result<()> {
         .with_no_client_auth();
     let config = Arc::new(config);
     let nodes = arguments.map(|url| Node::url(url).tls(Arc::clone(&config)));
-    // Handshakes take longer than plain connections; the default is 1 s.
+    // Handshakes take longer than plain connections; the default is 1 s. So may the answers of masters that are far away, for
+    // which the default is 50 ms.
     let connecting = Masters::builder()
         .nodes(nodes)
-        .connect_timeout(Duration::from_secs(5));
+        .connect_timeout(Duration::from_secs(10))
+        .node_timeout(Duration::from_secs(2));
     let masters = connecting.connect().await?;
     let guard = masters.red_lock("example:tls").lock().await?;
     println!("held on {masters:?} with {}", guard.votes());

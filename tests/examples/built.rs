@@ -61,12 +61,19 @@ pub(crate) fn example(name: &str) -> AsyncCommand {
     command
 }
 
-/// The same, on these masters, which have just been started.
+/// The same, on these masters, which have just been started. Only a fault makes one of them late.
 pub(crate) fn on(cluster: &Cluster, name: &str) -> AsyncCommand {
+    // Two of them have to fit into the shortest lease of the example: 2 s, 3 s, and 10 s or more.
+    let node_timeout = match name {
+        "fencing" => "900ms",
+        "leader" | "lost" => "1400ms",
+        _ => "4s",
+    };
     let mut command = example(name);
     command
         .env("MULTILOCK_NODES", cluster.urls().join(","))
-        .env("MULTILOCK_NODE_TIMEOUT", "900ms")
+        .env("MULTILOCK_NODE_TIMEOUT", node_timeout)
+        .env("MULTILOCK_CONNECT_TIMEOUT", "10s")
         .env("MULTILOCK_QUARANTINE", "off");
     command
 }

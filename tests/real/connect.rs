@@ -499,7 +499,7 @@ async fn too_few() {
     silent.pause(Direction::ToClient);
     let urls = [refusing.url(), cluster.server(0).url(), silent.url()];
     let begun = Instant::now();
-    let builder = patient(urls).connect_timeout(Duration::from_secs(2));
+    let builder = patient(urls).connect_timeout(Duration::from_secs(4));
     let error = builder.connect().await.expect_err("one of three");
     assert!(begun.elapsed() < PATIENT, "{:?}", begun.elapsed());
     let ConnectError::TooFew {
@@ -549,7 +549,7 @@ async fn a_minority_that_is_down_is_connected_later() {
     silent.pause(Direction::ToClient);
     let mut urls = cluster.urls();
     (urls[1], urls[3]) = (refusing.url(), silent.url());
-    let builder = patient(urls).connect_timeout(Duration::from_secs(2));
+    let builder = patient(urls).connect_timeout(Duration::from_secs(4));
     let masters = builder.connect().await.expect("three of five");
     assert_eq!(masters.len(), 5);
     let guard = masters.red_lock("a").try_lock().await.expect("three of five");
@@ -830,8 +830,10 @@ async fn from_the_environment() {
     let usual = [
         ("MULTILOCK_NODES", nodes.as_str()),
         ("MULTILOCK_NODE_TIMEOUT", "2s"),
+        ("MULTILOCK_CONNECT_TIMEOUT", "10s"),
+        ("MULTILOCK_FOR_TESTS", "12s"),
     ];
-    in_a_child(test, &[usual[0], usual[1], ("MULTILOCK_FOR_TESTS", "12s")]).await;
+    in_a_child(test, &usual).await;
     for (variable, value, expected) in [
         (
             "MULTILOCK_NODES",

@@ -141,7 +141,8 @@ async fn a_list_holds_while_it_waits() {
     let cluster = Cluster::start(5).await;
     let client = multi_lock::Client::connect(cluster.urls()).await;
     let _holds = take([cluster.server(2)]).await;
-    let (short, long) = (Duration::from_secs(2), Duration::from_secs(10));
+    // Each waits five seconds for a master, in which the looks below have to come.
+    let (short, long) = (Duration::from_secs(5), Duration::from_secs(25));
     for (lock, wait) in [(client.multi_lock("a"), short), (client.red_lock("a"), long)] {
         let owner = lock.owners().next().map(str::to_owned);
         cluster.server(2).reset_stats().await;
@@ -166,7 +167,9 @@ async fn a_red_lock_does_without_a_minority() {
     let mut holds = take(&cluster.servers()[3..]).await;
     let wait = Some(Duration::from_millis(500));
     let lock = client.red_lock("a");
-    let held = lock.lock(wait).await.expect("three are free");
+    // It waits for a fifth of this, and fails if three answers take all of it.
+    let long = Some(Duration::from_secs(5));
+    let held = lock.lock(long).await.expect("three are free");
     assert!(client.red_lock("a").lock(wait).await.is_none(), "held");
     assert!(client.multi_lock("a").lock(wait).await.is_none(), "held");
     assert!(lock.unlock(held).await, "held by a majority");

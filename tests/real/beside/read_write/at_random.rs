@@ -22,6 +22,18 @@ use crate::support::Server;
 
 struct Served(MultiplexedConnection);
 
+/// Without the time limits of the client library: half a second for an answer.
+async fn served(server: &Server) -> Served {
+    let client = redis::Client::open(server.url()).expect("a URL");
+    let unbounded = AsyncConnectionConfig::new()
+        .set_connection_timeout(None)
+        .set_response_timeout(None);
+    let connection = client
+        .get_multiplexed_async_connection_with_config(&unbounded)
+        .await;
+    Served(connection.expect("a connection"))
+}
+
 fn texts(value: Value) -> Vec<String> {
     match value {
         Value::Array(parts) => parts.into_iter().flat_map(texts).collect(),
@@ -54,18 +66,13 @@ async fn neither_side_gets_in_beside_the_other() {
     let mut counts = Counts::default();
     for seed in 0..4 {
         let server = Server::start_with(&["--appendonly", "no"]).await;
-        let client = redis::Client::open(server.url()).expect("a URL");
-        let unbounded = AsyncConnectionConfig::new().set_response_timeout(None);
-        let connection = client
-            .get_multiplexed_async_connection_with_config(&unbounded)
-            .await;
         let plan = Plan {
             seed,
             steps: 1_500,
             longest: Duration::from_millis(600),
         };
         println!("seed {seed}");
-        walk::run(&Served(connection.expect("a connection")), plan, &mut counts).await;
+        walk::run(&served(&server).await, plan, &mut counts).await;
     }
     println!("{counts:?}");
     counts.check(10);
@@ -75,21 +82,20 @@ async fn neither_side_gets_in_beside_the_other() {
 #[tokio::test]
 async fn a_downgrade_ends_no_lease_earlier() {
     let server = Server::start_with(&["--appendonly", "no"]).await;
-    let client = redis::Client::open(server.url()).expect("a URL");
-    let connection = client.get_multiplexed_async_connection().await;
-    let server = Served(connection.expect("a connection"));
+    let master = served(&server).await;
     let owner = "00000000-0000-8000-8000-000000000000:1";
     let downgrade = Message::downgrade(owner, Duration::from_millis(10));
     let number = |words: Vec<String>, what: &str| words[0].parse::<u64>().expect(what);
-    let time = server.run(&["TIME"]).await;
-    let begun = number(time, "seconds") * 1_000 + 60_000;
+    let time = master.run(&["TIME"]).await;
+    // None of these ends may pass before its turn.
+    let first = number(time, "seconds") * 1_000 + 3_600_000;
     // The ms changes between the two in one of some hundred scripts.
-    for ends in begun..begun + 5_000 {
-        server.run(&["DEL", NAME]).await;
-        server.run(&["HSET", NAME, owner, "1", "mode", "write"]).await;
-        server.run(&["PEXPIREAT", NAME, &ends.to_string()]).await;
-        assert!(downgrade.run(&server).await, "it is the owner's");
-        let read_until = number(server.run(&["HGET", NAME, "multilock"]).await, "a ms");
+    for ends in first..first + 5_000 {
+        master.run(&["DEL", NAME]).await;
+        master.run(&["HSET", NAME, owner, "1", "mode", "write"]).await;
+        master.run(&["PEXPIREAT", NAME, &ends.to_string()]).await;
+        assert!(downgrade.run(&master).await, "it is the owner's");
+        let read_until = number(master.run(&["HGET", NAME, "multilock"]).await, "a ms");
         assert!(read_until >= ends, "{read_until} is before {ends}");
     }
 }
