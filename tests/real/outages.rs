@@ -74,16 +74,16 @@ async fn a_red_lock_does_not_wait_for_a_slow_master() {
     urls[4] = proxy.url();
     let masters = connect(urls).await;
     proxy.set_delay(Direction::ToClient, Duration::from_millis(20));
-    let mut early = 0;
     for _ in 0..ROUNDS {
+        // On a busy machine the other four may be slower than any delay: its answer is held until theirs are in.
+        proxy.pause(Direction::ToClient);
         let guard = masters.red_lock("a").try_lock().await.expect("all are well");
-        early += usize::from(vote(&guard.votes(), 4) == Vote::Pending);
+        assert_eq!(vote(&guard.votes(), 4), Vote::Pending, "granted without it");
+        proxy.resume(Direction::ToClient);
         heard_from_all(&guard).await;
         assert_eq!(vote(&guard.votes(), 4), Vote::Granted, "slow is not down");
         unlock(guard).await;
     }
-    // On a busy machine the other four may be slower once in a while, but not as a rule.
-    assert!(early > ROUNDS / 2, "only {early} of {ROUNDS} rounds did not wait");
 
     // A multi lock needs that vote, and waits for it.
     for _ in 0..5 {

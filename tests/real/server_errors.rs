@@ -5,7 +5,7 @@ use std::fs;
 use std::time::Duration;
 
 use crate::support::{
-    PATIENT, Proxy, Script, Server, StandIn, all_executed, connect, heard_from_all, held_everywhere, patient,
+    Proxy, Script, Server, StandIn, WITHIN, all_executed, connect, heard_from_all, held_everywhere, patient,
     three, until, until_free, vote, within,
 };
 use multilock::{LockError, Masters, Unlocked, Vote};
@@ -88,7 +88,7 @@ async fn trouble_on_two(masters: &Masters, code: &str) {
 async fn healed(servers: &[Server], masters: &Masters) {
     let guard = masters
         .multi_lock("a")
-        .wait(PATIENT)
+        .wait(WITHIN)
         .lock()
         .await
         .expect("all are well");
@@ -257,13 +257,14 @@ async fn busy_with_a_script() {
     healed(&servers, &masters).await;
 }
 
-/// Lets a server load its data anew, which takes it a long while.
+/// Lets a server load its data anew, which takes it a minute.
 async fn keep_loading(server: &Server) -> TcpStream {
     // Between two of these it looks at its connections.
     let value = "x".repeat(2048);
-    for i in 0..100 {
-        server.command(&["SET", &format!("filler{i}"), &value]).await;
-    }
+    let keys: Vec<String> = (0..600).map(|i| format!("filler{i}")).collect();
+    let mut filling = vec!["MSET"];
+    filling.extend(keys.iter().flat_map(|key| [key.as_str(), value.as_str()]));
+    server.command(&filling).await;
     set(server, "loading-process-events-interval-bytes", "1024").await;
     set(server, "key-load-delay", "100000").await;
     let mut stream = TcpStream::connect(("127.0.0.1", server.port()))
@@ -396,7 +397,7 @@ async fn a_majority_that_is_replicas_for_a_moment_is_waited_for() {
     })
     .await;
     let waiting = tokio::spawn({
-        let lock = lock.clone().wait(PATIENT);
+        let lock = lock.clone().wait(WITHIN);
         async move { lock.lock().await }
     });
     tokio::time::sleep(Duration::from_millis(500)).await;
@@ -558,7 +559,7 @@ async fn channels_denied() {
     for server in &servers {
         server.command(&["ACL", "SETUSER", "app", "resetchannels"]).await;
     }
-    let guard = masters.multi_lock("a").wait(PATIENT).lock().await.expect("free");
+    let guard = masters.multi_lock("a").wait(WITHIN).lock().await.expect("free");
     assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
     healed(&servers, &masters).await;
 }

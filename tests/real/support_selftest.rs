@@ -359,8 +359,11 @@ async fn a_paused_direction_delivers_later() {
 
     proxy.pause(Direction::ToClient);
     stream.write_all(b"INCR down\r\n").await.expect("sent");
+    until("it is run, though the answer is held", async || {
+        server.exists("down").await
+    })
+    .await;
     assert!(silent(&mut stream).await);
-    assert!(server.exists("down").await, "run, though the answer is held");
     proxy.resume(Direction::ToClient);
     assert_eq!(read(&mut stream, 4).await, ":1\r\n");
 

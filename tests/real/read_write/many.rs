@@ -8,7 +8,7 @@ use multilock::{LossCause, Masters, MultiLockGuard, NodeState, Shared};
 use tokio::time::{Instant, timeout};
 
 use super::{reading, until_clean, writing};
-use crate::support::{Cluster, Server, WITHIN, connect, patient, until};
+use crate::support::{Cluster, Server, WITHIN, called_before, connect, patient, until};
 
 /// What a look tells at most, in round numbers.
 const MANY: usize = 8_000;
@@ -72,6 +72,7 @@ async fn eight_thousand_are_all_told_of() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_are_forced_out_at_once() {
     const READERS: usize = MANY;
+    const MARKS: [&str; 2] = ["multilock_forced:{a}", "multilock_revoked:{a}"];
     let cluster = Cluster::start(3).await;
     let (masters, other) = (connect(cluster.urls()).await, connect(cluster.urls()).await);
     let guards = read(&masters, READERS).await;
@@ -88,6 +89,11 @@ async fn many_are_forced_out_at_once() {
     println!("{READERS} forced out in {:?}", begun.elapsed());
     assert_eq!(forced.former.len(), READERS);
     assert!(forced.former.contains(&guards[0].holder()));
+    for server in cluster.servers() {
+        for mark in MARKS {
+            assert!(server.exists(mark).await, "{mark} on {}", server.port());
+        }
+    }
     let writer = timeout(WITHIN, waiting).await.expect("called").expect("no panic");
     writer.expect("granted").unlock().await.expect("held");
     let lost = timeout(LEASE + WITHIN, guards[READERS / 2].lost())
@@ -99,10 +105,10 @@ async fn many_are_forced_out_at_once() {
     );
     drop(guards);
     for server in cluster.servers() {
+        // One of them ends by itself.
         until("only the marks are left", async || {
-            let mut keys = server.keys().await;
-            keys.sort_unstable();
-            keys == ["multilock_forced:{a}", "multilock_revoked:{a}"]
+            let keys = server.keys().await;
+            keys.iter().all(|key| MARKS.contains(&key.as_str()))
         })
         .await;
     }
@@ -130,34 +136,37 @@ async fn hundreds_of_clients_are_let_in_together() {
     let cluster = Cluster::start(1).await;
     let server = cluster.server(0);
     let masters = connect(cluster.urls()).await;
-    let writer = writing(&masters).fenced(false).lock().await.expect("free");
     let mut clients = Vec::new();
     for _ in 0..CLIENTS / 20 {
         clients.extend(join_all((0..20).map(|_| connect(cluster.urls()))).await);
     }
-    let waiting: Vec<_> = clients
-        .iter()
-        .map(|client| {
-            let lock = reading(client).fenced(false);
-            tokio::spawn(async move { (lock.lock().await.expect("called"), Instant::now()) })
+    // A waiter asks by itself after five seconds, of which some have passed before the last one waits.
+    called_before(Duration::from_secs(4), async || {
+        let writer = writing(&masters).fenced(false).lock().await.expect("free");
+        let waiting: Vec<_> = clients
+            .iter()
+            .map(|client| {
+                let lock = reading(client).fenced(false);
+                tokio::spawn(async move { (lock.lock().await.expect("called"), Instant::now()) })
+            })
+            .collect();
+        until("all wait", async || {
+            reading(&masters).inspect().await.expect("looks")[0].waiting_to_read == u64::from(CLIENTS)
         })
-        .collect();
-    until("all wait", async || {
-        reading(&masters).inspect().await.expect("looks")[0].waiting_to_read == u64::from(CLIENTS)
+        .await;
+        server.reset_stats().await;
+        let begun = Instant::now();
+        writer.unlock().await.expect("held");
+        let waiting = timeout(WITHIN, join_all(waiting)).await.expect("called");
+        let inside = waiting.into_iter().map(|one| one.expect("no panic"));
+        let (guards, times): (Vec<_>, Vec<_>) = inside.unzip();
+        let (calls, us) = scripts(server).await;
+        let (calls, us) = (calls / f64::from(CLIENTS), us / f64::from(CLIENTS));
+        let last = times.into_iter().max().expect("some") - begun;
+        println!("{CLIENTS} clients in {last:?}, {calls} scripts and {us} us of the master each");
+        drop(guards);
+        until_clean(&cluster).await;
+        if calls < 1.3 { last } else { Duration::MAX }
     })
     .await;
-    server.reset_stats().await;
-    let begun = Instant::now();
-    writer.unlock().await.expect("held");
-    let waiting = timeout(WITHIN, join_all(waiting)).await.expect("called");
-    let inside = waiting.into_iter().map(|one| one.expect("no panic"));
-    let (guards, times): (Vec<_>, Vec<_>) = inside.unzip();
-    let (calls, us) = scripts(server).await;
-    let (calls, us) = (calls / f64::from(CLIENTS), us / f64::from(CLIENTS));
-    let last = times.into_iter().max().expect("some") - begun;
-    println!("{CLIENTS} clients in {last:?}, {calls} scripts and {us} us of the master each");
-    assert!(calls < 1.3, "{calls} scripts each");
-    assert!(last < Duration::from_secs(4), "{last:?}");
-    drop(guards);
-    until_clean(&cluster).await;
 }
