@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::crew::Worker;
 use crate::event::{Done, Micros, now};
 use crate::settings::{NODE_TIMEOUT, SetUp, WORKERS, on_containers};
-use crate::support::{Cluster, Proxy, Server};
+use crate::support::{Cluster, PATIENT, Proxy, Server};
 use crate::toxiproxy::Toxiproxy;
 use crate::witness::Witness;
 use crate::worker::{Duty, TASKS};
@@ -41,10 +41,12 @@ pub struct Orders {
 /// Of the tasks that tell the witness, unless their longest waits are looked for.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 
-/// For somebody to be inside; longer than everybody's turn takes.
-const INSIDE_WITHIN: Duration = Duration::from_secs(10);
+/// For somebody to be inside; longer than everybody's turn takes, on a busy machine, too.
+const INSIDE_WITHIN: Duration = Duration::from_secs(30);
 /// Workers connect, and everybody has had a lock.
-const BEGUN_WITHIN: Duration = Duration::from_secs(20);
+const BEGUN_WITHIN: Duration = Duration::from_secs(60);
+/// What a key may outlive its time by: a master that was frozen or starved has touched it late.
+const TOUCHED_LATE: Duration = Duration::from_secs(5);
 
 pub struct Stage {
     servers: Vec<Server>,
@@ -128,7 +130,8 @@ impl Stage {
             .nodes(servers.map(Server::url))
             .for_tests(self.set_up.lease())
             .allow_eviction(self.set_up.allow_eviction)
-            .node_timeout(NODE_TIMEOUT);
+            .node_timeout(NODE_TIMEOUT)
+            .connect_timeout(PATIENT);
         if self.set_up.no_quarantine {
             builder = builder.quarantine(Quarantine::Off);
         }
@@ -325,7 +328,7 @@ impl Stage {
         for worker in &mut self.workers {
             worker.ended().await?;
         }
-        self.left_over(self.set_up.lease().max(TICKET) + Duration::from_millis(500))
+        self.left_over(self.set_up.lease().max(TICKET) + TOUCHED_LATE)
             .await
     }
 

@@ -18,7 +18,7 @@ const SOON: Duration = Duration::from_secs(60);
 /// A node deadline that is missed on purpose, and not on a machine with other work.
 const HASTY: Duration = Duration::from_millis(500);
 /// One that nobody waits for here.
-const PATIENT: Duration = Duration::from_secs(2);
+const PATIENT: Duration = Duration::from_secs(5);
 
 fn runtime() -> Runtime {
     Builder::new_current_thread()

@@ -268,5 +268,9 @@ async fn take_away(servers: &[Server], name: &str) {
         .expect("a field");
     reason.send_keys("stuck, #1234").await.expect("keys");
     browser.click("#force-yes").await;
+    // It closes when the console has answered; a page that is left before may not have asked.
+    browser
+        .until("it is taken away", "dialog[open]", <[String]>::is_empty)
+        .await;
     browser.client.clone().close().await.expect("closed");
 }

@@ -2,14 +2,14 @@
 
 use std::process::Stdio;
 
-use multilock_test_support::{Server, connect, held_everywhere, three, until, until_free};
+use multilock_test_support::{Server, WITHIN, connect, held_everywhere, three, until, until_free};
 use rustix::process::Signal;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, ChildStdin};
 use tokio::time::timeout;
 
-use crate::stage::{Said, Witness, ms, multilock, run, said, signal, urls};
+use crate::stage::{Said, Witness, multilock, run, said, signal, urls};
 
 const ARGS: &[&str] = &["--appendonly", "no"];
 
@@ -23,7 +23,7 @@ async fn hold(servers: &[Server], args: &[&str]) -> (Child, ChildStdin, String) 
         .spawn()
         .expect("the command");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
-    let line = timeout(ms(20_000), lines.next_line()).await.expect("in time");
+    let line = timeout(WITHIN, lines.next_line()).await.expect("in time");
     let input = child.stdin.take().expect("a pipe");
     (child, input, line.expect("text").expect("a line"))
 }
@@ -63,7 +63,8 @@ async fn a_lock_is_held_until_stdin_closes_or_a_signal_comes() {
 #[tokio::test]
 async fn a_hold_that_is_taken_away_ends_the_command() {
     let servers = three(ARGS).await;
-    let (child, _input, _) = hold(&servers, &["a", "--lease", "1200ms"]).await;
+    // It is told at the next renewal, which comes long before the lease ends.
+    let (child, _input, _) = hold(&servers, &["a", "--lease", "12s"]).await;
     let mut force = multilock(&urls(&servers));
     let force = force
         .args(["force-release", "a", "--yes"])
@@ -173,10 +174,12 @@ async fn the_outcome_is_left_in_files() {
         &witness,
         &[
             "a",
+            "--node-timeout",
+            "1s",
             "--lease",
-            "1200ms",
+            "3s",
             "--max-hold",
-            "1200ms",
+            "3s",
             "--",
             "sleep",
             "60",

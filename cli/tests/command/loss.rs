@@ -3,7 +3,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use multilock_test_support::{Direction, Proxy, Server, WITHIN, connect, three, until_free};
+use multilock_test_support::{Direction, Proxy, Server, connect, three, until_free};
 use rustix::process::Signal;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, Command};
@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use crate::stage::{Witness, ms, multilock, said, signal, urls};
 
 const ARGS: &[&str] = &["--appendonly", "no"];
-const LEASE: Duration = Duration::from_secs(2);
+const LEASE: Duration = Duration::from_secs(6);
 
 /// Writes all the time, and says so when it is asked to end.
 const ASKED: &str = "trap 'say TERM; exit 0' TERM; say A; while :; do say a; sleep 0.005; done";
@@ -23,8 +23,10 @@ const CHILDREN: &str = "for i in 1 2 3; do (trap '' TERM; while :; do say a; sle
     trap 'say TERM; exit 0' TERM; say A; while :; do sleep 0.01; done";
 
 fn run(mut command: Command, script: &str) -> Child {
-    // A host that is busy beyond its processors may run nothing for longer than the usual part of a lease.
-    let terms = ["--lease", "2s", "--drift-factor", "0.05", "-k", "500ms"];
+    // On a host that is busy beyond its processors a process may not run for a second: the kill has the drift for that, the
+    // program as long to end by itself, and renewals what is left.
+    let terms = ["--lease", "6s", "--drift-factor", "0.2", "-k", "1500ms"];
+    let terms = [&terms[..], &["--node-timeout", "1s"]].concat();
     let command = command.args(["run", "a"]).args(terms).args(["-c", "--", script]);
     command.spawn().expect("the command")
 }
@@ -51,8 +53,8 @@ async fn cut_off(script: &str, extra: impl AsyncFnOnce(&Child)) -> (Witness, Opt
     let first = run(multilock(&ways), &witness.script(script));
     witness.until_said("A").await;
     let second = run(multilock(&urls(&servers)), &witness.script("sleep 0.2; say B"));
-    // Renewed at least once, by who is waited for.
-    sleep(LEASE).await;
+    // Renewed at least once, by who is waited for: at a third of the lease.
+    sleep(LEASE / 2).await;
     for proxy in &proxies {
         proxy.pause(Direction::ToServer);
         proxy.pause(Direction::ToClient);
@@ -97,7 +99,7 @@ async fn its_children_are_killed_with_it_and_after_it() {
 async fn it_ends_where_the_command_itself_is_stopped() {
     let go_on = async |first: &Child| {
         signal(first, Signal::STOP);
-        sleep(LEASE * 2).await;
+        sleep(LEASE * 3 / 2).await;
         signal(first, Signal::CONT);
     };
     let (witness, code, stderr) = cut_off(CHILDREN, go_on).await;
@@ -109,14 +111,19 @@ async fn it_ends_where_the_command_itself_is_stopped() {
 async fn it_ends_where_the_command_itself_is_killed() {
     let servers = three(ARGS).await;
     let witness = Witness::new();
-    let mut first = run(multilock(&urls(&servers)), &witness.script(CHILDREN));
+    let mut command = multilock(&urls(&servers));
+    // Two thirds are left at least, and the program would be asked 1.5 s before their end.
+    let terms = ["--lease", "15s", "--drift-factor", "0.1", "-k", "1500ms"];
+    let command = command.args(["run", "a"]).args(terms);
+    let command = command.args(["-c", "--", &witness.script(CHILDREN)]);
+    let mut first = command.spawn().expect("the command");
     witness.until_said("A").await;
     let second = run(multilock(&urls(&servers)), &witness.script("say B"));
     first.kill().await.expect("it runs");
     // At once, as nobody renews it any more.
     let asked = Instant::now();
     witness.until_said("TERM").await;
-    assert!(asked.elapsed() < LEASE, "{:?}", asked.elapsed());
+    assert!(asked.elapsed() < ms(5000), "{:?}", asked.elapsed());
     second_runs_alone(&witness, second).await;
     witness.until_nobody_lives().await;
     until_free(&servers, "a").await;
@@ -156,7 +163,7 @@ async fn it_is_asked_to_end_where_the_name_is_taken_away() {
     let mut command = multilock(&urls(&servers));
     // Long beside what is waited for here.
     let script = witness.script(DEAF);
-    let command = command.args(["run", "a", "--lease", "6s", "-k", "200ms", "-c", "--", &script]);
+    let command = command.args(["run", "a", "--lease", "18s", "-k", "1500ms", "-c", "--", &script]);
     let first = command.spawn().expect("the command");
     witness.until_said("A").await;
     let begun = Instant::now();
@@ -173,8 +180,7 @@ async fn it_is_asked_to_end_where_the_name_is_taken_away() {
     );
     assert!(witness.has("TERM"), "{:?}", witness.lines());
     // A third of the lease until it is told; the hold would have had two thirds of it left.
-    assert!(begun.elapsed() < ms(4500), "{:?}", begun.elapsed());
-    assert!(begun.elapsed() < WITHIN);
+    assert!(begun.elapsed() < ms(14_000), "{:?}", begun.elapsed());
     witness.until_nobody_lives().await;
 }
 
@@ -225,7 +231,7 @@ async fn a_lock_that_is_found_lost_after_the_program_is_no_success() {
 async fn a_lease_that_ended_is_told_without_what_masters_said_before() {
     let (_, code, stderr) = cut_off(ASKED, async |first: &Child| {
         signal(first, Signal::STOP);
-        sleep(LEASE * 2).await;
+        sleep(LEASE * 3 / 2).await;
         signal(first, Signal::CONT);
     })
     .await;

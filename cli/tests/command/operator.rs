@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::process::Stdio;
 
-use multilock::{Masters, Quarantine};
-use multilock_test_support::{Keep, Server, connect, held_everywhere, three, until, until_free};
+use multilock_test_support::{
+    Keep, Server, WITHIN, connect, held_everywhere, patient, three, until, until_free,
+};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::timeout;
 
@@ -121,6 +122,7 @@ async fn it_waits_until_masters_are_ready() {
         let mut command = multilock(&urls(&servers));
         command
             .env("MULTILOCK_QUARANTINE", quarantine)
+            .env("MULTILOCK_NODE_TIMEOUT", "1s")
             .env("MULTILOCK_FOR_TESTS", "3s");
         command.arg("wait-ready").args(args);
         said(command.spawn().expect("the command")).await
@@ -143,7 +145,7 @@ async fn it_waits_until_masters_are_ready() {
     );
     servers[0].restart(Keep::Data).await;
     assert_eq!(ready(&["-w", "30s", "--policy", "multi"]).await, Some(0));
-    let told_all = told(&["-w", "500ms", "--all"]).await;
+    let told_all = told(&["-w", "3s", "--all"]).await;
     assert_eq!(told_all.code, Some(69), "{told_all:?}");
     assert!(
         told_all.stderr.contains("1 of 3 masters are not ready"),
@@ -265,7 +267,7 @@ async fn a_change_is_a_line() {
     let mut until = async |state: &str| {
         let mut seen = Vec::new();
         while seen.last().is_none_or(|last| last != state) {
-            let line = timeout(ms(20_000), lines.next_line()).await.expect("in time");
+            let line = timeout(WITHIN, lines.next_line()).await.expect("in time");
             let line: serde_json::Value =
                 serde_json::from_str(&line.expect("text").expect("a line")).expect("JSON");
             assert!(line["at"].is_string() && line["name"] == "a", "{line}");
@@ -348,10 +350,7 @@ async fn a_job_is_forgotten_and_done_again() {
 #[tokio::test]
 async fn a_name_is_taken_away_from_the_holder_alone_that_is_meant() {
     let servers = three(ARGS).await;
-    let builder = Masters::builder()
-        .nodes(urls(&servers))
-        .quarantine(Quarantine::Off);
-    let masters = builder.node_timeout(ms(500)).client_label("job@web:12").connect();
+    let masters = patient(urls(&servers)).client_label("job@web:12").connect();
     let masters = masters.await.expect("connected");
     let guard = held_everywhere(&masters.red_lock("a")).await;
     let full = guard.holder().redacted_owner().to_string();

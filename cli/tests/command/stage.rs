@@ -15,7 +15,8 @@ use tokio::time::timeout;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_multilock");
 
-/// The command, with masters at these addresses and a node deadline that only a fault makes one miss.
+/// The command, with masters at these addresses and deadlines that only a fault makes one miss. A lease of less than 11 s
+/// needs a shorter node deadline.
 pub(crate) fn multilock<S: AsRef<str>>(urls: &[S]) -> Command {
     let urls: Vec<&str> = urls.iter().map(AsRef::as_ref).collect();
     // A shell that starts the tests in the background has them ignore some signals, and the command keeps to that.
@@ -28,7 +29,8 @@ pub(crate) fn multilock<S: AsRef<str>>(urls: &[S]) -> Command {
         .env("MULTILOCK_NODES", urls.join(","))
         // The masters of a test have just been started.
         .env("MULTILOCK_QUARANTINE", "off")
-        .env("MULTILOCK_NODE_TIMEOUT", "500ms")
+        .env("MULTILOCK_NODE_TIMEOUT", "5s")
+        .env("MULTILOCK_CONNECT_TIMEOUT", "5s")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

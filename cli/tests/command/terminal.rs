@@ -9,6 +9,8 @@ use crate::pty::{CTRL_C, CTRL_D, CTRL_Z, Pty};
 use crate::stage::{PROGRAM, Witness, ms, multilock, run, urls};
 
 const ARGS: &[&str] = &["--appendonly", "no"];
+/// For holds that end here. On a busy machine a process may not run for a second: the drift leaves time for the kill.
+const ENDS: &str = "--lease 6s --node-timeout 1s --drift-factor 0.2 -k 500ms";
 
 async fn before_a_terminal() -> (Vec<Server>, Pty) {
     let servers = three(ARGS).await;
@@ -195,7 +197,7 @@ async fn a_stopped_program_is_killed_at_the_end_of_the_hold() {
     let body = witness.script("trap '' TERM; say A; while :; do read x; done");
     let file = witness.file("program");
     std::fs::write(&file, body).expect("written");
-    pty.line(&format!("multilock run a --lease 2s -k 500ms -- sh {file}"));
+    pty.line(&format!("multilock run a {ENDS} -- sh {file}"));
     witness.until_said("A").await;
     pty.settle().await;
     pty.keys(CTRL_Z);
@@ -218,7 +220,9 @@ async fn the_jobs_of_a_shell_end_with_the_hold() {
         let body = witness.script("trap '' TERM HUP; say A; while :; do sleep 0.02; done");
         let file = witness.file("program");
         std::fs::write(&file, body).expect("written");
-        pty.line("multilock run a --lease 2s -k 500ms -- bash --norc --noprofile --noediting -i");
+        pty.line(&format!(
+            "multilock run a {ENDS} -- bash --norc --noprofile --noediting -i"
+        ));
         let parent = witness.file("parent");
         pty.line(&format!("echo $PPID >{parent}; sh {file}"));
         witness.until_said("A").await;

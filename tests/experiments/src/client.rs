@@ -24,6 +24,8 @@ pub(crate) const LEASE: Duration = Duration::from_secs(2);
 const WORK: Duration = Duration::from_secs(2);
 /// Wait for the lock.
 const WAIT: Duration = Duration::from_secs(30);
+/// Time to connect, which is not what the experiment is about.
+const CONNECT: Duration = Duration::from_secs(10);
 /// Pause between two additions of a client.
 const PAUSE: Duration = Duration::from_millis(10);
 /// Numbers of one client.
@@ -128,6 +130,7 @@ impl Locks {
             Way::Redisson => Self::Redisson(Redisson::connect(urls[0]).await?),
             ours => {
                 let masters = Masters::builder().nodes(urls.iter().copied()).lease(LEASE);
+                let masters = masters.connect_timeout(CONNECT);
                 Self::Ours(ours, masters.quarantine(Quarantine::Off).connect().await?)
             }
         })

@@ -80,7 +80,7 @@ async fn a_client_that_lists_another_master_instead() {
     let missing = format!("had no connection to {} for ", label(&servers[2]));
     assert!(told.contains(&missing), "{told}");
     let watched = diagnosis.told["watched_ms"].as_u64().expect("a number");
-    assert!((5_000..10_000).contains(&watched), "{watched}");
+    assert!(watched >= 5_000, "{watched}");
     let of_clients = diagnosis.told["clients"].as_array().expect("a list");
     assert_eq!(of_clients.len(), 2, "{of_clients:?}");
     signal(&running, Signal::TERM);
@@ -98,7 +98,7 @@ async fn a_client_that_reconnects_meanwhile() {
     proxy.cut().await;
     until("it is not", async || clients(&servers[2]).await == 0).await;
     let urls = urls(&servers);
-    let diagnosing = tokio::spawn(doctor(all(&urls)));
+    let diagnosing = tokio::spawn(doctor_with(all(&urls), &["--for", "60s"]));
     tokio::time::sleep(ms(2_000)).await;
     assert!(!diagnosing.is_finished(), "it has not waited");
     proxy.heal();
@@ -106,7 +106,7 @@ async fn a_client_that_reconnects_meanwhile() {
     diagnosis.is_well();
     let watched = diagnosis.told["watched_ms"].as_u64().expect("a number");
     assert!(
-        (500..5_000).contains(&watched),
+        (500..60_000).contains(&watched),
         "no longer than it had to: {watched}"
     );
     drop(masters);
@@ -124,7 +124,7 @@ async fn a_client_that_is_frozen_or_whose_connection_was_killed() {
         .expect("the command");
     until("it is connected", async || clients(&servers[2]).await == 1).await;
     servers[2].command(&["CLIENT", "KILL", "TYPE", "normal"]).await;
-    doctor(all(&urls)).await.is_well();
+    doctor_with(all(&urls), &["--for", "60s"]).await.is_well();
     until("it is connected again", async || clients(&servers[2]).await == 1).await;
     signal(&running, Signal::STOP);
     let diagnosis = doctor(all(&urls)).await;
@@ -142,7 +142,7 @@ async fn who_is_gone_or_elsewhere_is_not_missing() {
     let elsewhere = connect([format!("{}/3", urls[0])]).await;
     doctor(all(&urls)).await.is_well();
     let lone = connect([&urls[0], &urls[1], &"redis://127.0.0.1:1".to_owned()]).await;
-    let diagnosing = tokio::spawn(doctor(all(&urls)));
+    let diagnosing = tokio::spawn(doctor_with(all(&urls), &["--for", "60s"]));
     tokio::time::sleep(ms(1_500)).await;
     assert!(!diagnosing.is_finished(), "it has not waited");
     drop(lone);

@@ -1,7 +1,7 @@
 //! Masters that cannot be asked, or may have forgotten.
 
 use multilock::{Closing, Masters, Policy};
-use multilock_test_support::{Keep, label, three};
+use multilock_test_support::{Keep, PATIENT, label, three};
 
 use super::{all, doctor, doctor_with};
 use crate::stage::{ms, urls};
@@ -40,7 +40,8 @@ async fn a_master_in_quarantine() {
         let mut command = all(&urls(&servers));
         command
             .env("MULTILOCK_QUARANTINE", "auto")
-            .env("MULTILOCK_FOR_TESTS", "4s");
+            .env("MULTILOCK_NODE_TIMEOUT", "2s")
+            .env("MULTILOCK_FOR_TESTS", "10s");
         command
     };
     let diagnosis = doctor(command()).await;
@@ -50,7 +51,8 @@ async fn a_master_in_quarantine() {
         "no client has met any: {:#}",
         diagnosis.told
     );
-    let builder = Masters::builder().nodes(urls(&servers)).for_tests(ms(4_000));
+    let builder = Masters::builder().nodes(urls(&servers)).for_tests(ms(10_000));
+    let builder = builder.node_timeout(ms(2_000)).connect_timeout(PATIENT);
     let client = builder.connect().await.expect("masters that can be used");
     client.ready(Policy::MultiLock).await.expect("in the end");
     client.close(Closing::Release).await;

@@ -5,7 +5,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use pulldown_cmark::{CodeBlockKind, Event, Parser, Tag, TagEnd};
 use tempfile::TempDir;
@@ -80,7 +80,8 @@ fn shape(line: &str) -> String {
     line.chars().fold(Vec::new(), digits).concat()
 }
 
-fn run(program: &str, args: &[&str], folder: &Path) -> String {
+/// What the program says, or how it failed.
+fn tried(program: &str, args: &[&str], folder: &Path) -> Result<String, Output> {
     let mut command = Command::new("timeout");
     command
         .args([WITHIN_SECONDS, program])
@@ -91,8 +92,15 @@ fn run(program: &str, args: &[&str], folder: &Path) -> String {
     command.env("CARGO_PROFILE_DEV_DEBUG", "0");
     let output = command.stderr(Stdio::inherit()).output();
     let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
-    assert!(output.status.success(), "{program} {args:?}: {output:?}");
-    String::from_utf8(output.stdout).expect("text")
+    if !output.status.success() {
+        return Err(output);
+    }
+    Ok(String::from_utf8(output.stdout).expect("text"))
+}
+
+fn run(program: &str, args: &[&str], folder: &Path) -> String {
+    let said = tried(program, args, folder);
+    said.unwrap_or_else(|output| panic!("{program} {args:?}: {output:?}"))
 }
 
 #[test]
@@ -134,6 +142,8 @@ fn the_start_of_readme_works_to_the_letter() {
     fs::write(app.join("src/main.rs"), program).expect("main.rs");
     run("cargo", &["build", "-q"], &app);
 
-    let said = run("cargo", &["run", "-q"], &app);
+    // Its deadlines are the defaults, which a busy machine may miss once in a while.
+    let said = (0..2).find_map(|_| tried("cargo", &["run", "-q"], &app).ok());
+    let said = said.unwrap_or_else(|| run("cargo", &["run", "-q"], &app));
     assert_eq!(shape(&said), shape(output), "{said}");
 }
