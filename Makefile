@@ -164,7 +164,7 @@ experiment-pauses: need-cargo ## Clients and masters that are stopped, as in Jep
 sim: need-cargo ## Random schedules on masters in memory (SIM_RUNS=n, SIM_SEED=n repeats one)
 	@scripts/sim.sh
 
-scale: need-cargo ## How all grows to 1,000 clients, 100,000 names and three regions: 16 virtual hours (MINUTES of each row: 60)
+scale: need-cargo ## How all grows to 1,000 clients, 100,000 names and three regions, and docs/growth.svg: 19 virtual hours (MINUTES of each row: 60)
 	@cargo run --release -q -p multilock-scale -- $(MINUTES)
 
 loom: need-cargo ## The pipe, the inbox and the line of tasks under every interleaving of their threads

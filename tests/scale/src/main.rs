@@ -1,17 +1,19 @@
 //! How grants, waits, scripts and memory grow with the number of clients, of names and with distance, and what faults do to
-//! them: an hour of virtual time for each row, on masters in memory.
+//! them: an hour of virtual time for each row, on masters in memory. Prints a table, and draws its growth: `docs/growth.svg`.
 //!
 //! Each row is a run in a process of its own, so that its memory is its own. A run fails if two valid holds of one name meet,
 //! or if anything is left on the masters or pending at the end.
 
 mod fault;
 mod load;
+mod picture;
 mod region;
 mod row;
 mod run;
 mod setting;
 mod witness;
 
+use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -36,11 +38,16 @@ fn main() -> ExitCode {
     let settings = setting::all(minutes);
     let rows = run_all(&settings);
     println!("{}", row::HEADER);
-    for (setting, row) in settings.iter().zip(&rows) {
+    let rows: Vec<(&Setting, &Row)> = settings.iter().zip(&rows).collect();
+    for (setting, row) in &rows {
         println!("{}", row.to_table(setting));
     }
-    let judged = settings.iter().zip(&rows);
-    let broken = judged.filter(|(setting, row)| row.is_broken(setting)).count();
+    let picture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/growth.svg");
+    picture::draw(&picture, &rows).expect("a picture");
+    let broken = rows
+        .iter()
+        .filter(|(setting, row)| row.is_broken(setting))
+        .count();
     let virtual_minutes = rows.len() as u64 * minutes;
     println!(
         "scale: rows={} virtual_minutes={virtual_minutes} broken={broken}",

@@ -27,7 +27,7 @@ pub(crate) fn run(setting: &Setting) -> Row {
 async fn schedule(setting: &Setting) -> Row {
     let cluster = Arc::new(Cluster::new(region::MASTERS));
     let networks: Vec<_> = (0..setting.clients)
-        .map(|client| region::network(client, setting.distance))
+        .map(|client| region::network(client as usize, setting.distance))
         .collect();
     let clients = connect(&cluster, &networks).await;
     let tally = Arc::new(Tally::new());

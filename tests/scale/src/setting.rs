@@ -3,14 +3,14 @@
 use crate::fault::Fault;
 
 /// Clients, names and distance of the full size.
-const CLIENTS: usize = 1000;
+const CLIENTS: u32 = 1000;
 const NAMES: u32 = 100_000;
 const DISTANCE: u32 = 100;
 
 /// A run's size and its fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Setting {
-    pub(crate) clients: usize,
+    pub(crate) clients: u32,
     pub(crate) names: u32,
     /// Of the distances between regions, in per cent.
     pub(crate) distance: u32,
@@ -56,17 +56,65 @@ impl Setting {
     }
 }
 
+/// What grows from row to row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Size {
+    Clients,
+    Names,
+    Distance,
+}
+
+impl Size {
+    const ALL: [Self; 3] = [Self::Clients, Self::Names, Self::Distance];
+
+    /// The values of the rows, with that of the full size among them.
+    const fn values(self) -> &'static [u32] {
+        match self {
+            Self::Clients => &[10, 30, 100, 300, CLIENTS],
+            Self::Names => &[NAMES, 10_000, 1000, 100],
+            Self::Distance => &[0, 50, DISTANCE, 200],
+        }
+    }
+
+    pub(crate) fn of(self, setting: &Setting) -> u32 {
+        match self {
+            Self::Clients => setting.clients,
+            Self::Names => setting.names,
+            Self::Distance => setting.distance,
+        }
+    }
+
+    /// The full size but for this one.
+    fn alone(self, value: u32, minutes: u64) -> Setting {
+        let mut setting = Setting::full(minutes);
+        match self {
+            Self::Clients => setting.clients = value,
+            Self::Names => setting.names = value,
+            Self::Distance => setting.distance = value,
+        }
+        setting
+    }
+
+    /// Whether a row is the full size but for this one, and without a fault.
+    pub(crate) fn is_varied_by(self, setting: &Setting) -> bool {
+        *setting == self.alone(self.of(setting), setting.minutes)
+    }
+}
+
 /// All rows: each size alone, and then the full size under each fault.
 pub(crate) fn all(minutes: u64) -> Vec<Setting> {
-    let full = || Setting::full(minutes);
     let mut all = Vec::new();
-    all.extend([10, 100].map(|clients| Setting { clients, ..full() }));
-    all.push(full());
-    all.extend([10_000, 1000, 100].map(|names| Setting { names, ..full() }));
-    all.extend([0, 200].map(|distance| Setting { distance, ..full() }));
+    for size in Size::ALL {
+        for value in size.values() {
+            let setting = size.alone(*value, minutes);
+            if !all.contains(&setting) {
+                all.push(setting);
+            }
+        }
+    }
     all.extend(Fault::ALL.map(|fault| Setting {
         fault: Some(fault),
-        ..full()
+        ..Setting::full(minutes)
     }));
     all
 }
