@@ -382,7 +382,7 @@ async fn a_name_is_taken_away_from_the_holder_alone_that_is_meant() {
     )
     .await;
     assert_eq!(told.code, Some(1), "it does not hold the other name: {told:?}");
-    guard.extend(ms(20_000)).await.expect("left alone");
+    guard.extend(ms(25_000)).await.expect("left alone");
     // The ways in which the hold can be named, each on a hold of its own.
     let told = force(&["--if-hold", &hold]).await;
     assert_eq!(

@@ -193,6 +193,66 @@ async fn a_mark_counts_for_the_shorter_time() {
     is_done(run(&masters).await, true, "one");
 }
 
+/// A mark of a longer time counts no more for a caller that asks for a shorter one, and does not hide that the job was
+/// done again.
+#[tokio::test(start_paused = true)]
+async fn a_mark_of_a_longer_time_hides_no_later_one() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster, "one").await;
+    let begun = Instant::now();
+    assert_eq!(run(&masters).await, (Ok(Once::Ran(7)), 1));
+    let sooner = async || {
+        let job = masters.red_lock("report").once(ms(1000));
+        job.run(async |_| Ok::<_, ()>(8)).await
+    };
+    for _ in 0..3 {
+        sleep(ms(1100)).await;
+        assert_eq!(sooner().await, Ok(Once::Ran(8)));
+        let again = sooner().await;
+        assert!(
+            matches!(again, Ok(Once::Done { confirmed: true, .. })),
+            "{again:?}"
+        );
+    }
+    // The end of the longer time is what it was.
+    sleep(KEEP.saturating_sub(begun.elapsed() + ms(100))).await;
+    is_done(run(&masters).await, true, "one");
+    sleep(ms(200)).await;
+    assert_eq!(run(&masters).await, (Ok(Once::Ran(7)), 1));
+}
+
+/// A master that was away gets the marks that it missed in any order.
+#[tokio::test(start_paused = true)]
+async fn a_longer_mark_that_comes_late_hides_no_later_one() {
+    for first_to_heal in [0, 1] {
+        let cluster = Cluster::new(3);
+        let networks = [Network::new(3), Network::new(3)];
+        let mut clients = Vec::new();
+        for network in &networks {
+            let builder = Masters::builder().quarantine(Quarantine::Off).lease(LEASE);
+            let client = Client::new().network(network);
+            clients.push(cluster.connect_as(&client, builder).await.expect("connects"));
+            network.cut(2, Direction::Both);
+        }
+        assert_eq!(run(&clients[0]).await, (Ok(Once::Ran(7)), 1));
+        let sooner = clients[1].red_lock("report").once(ms(20_000));
+        sleep(ms(21_000)).await;
+        let ran = sooner.run(async |_| Ok::<_, ()>(8)).await;
+        assert_eq!(ran, Ok(Once::Ran(8)));
+        for network in [first_to_heal, 1 - first_to_heal] {
+            networks[network].heal(2);
+            sleep(ms(6000)).await;
+        }
+        assert_eq!(marks(&cluster), 3);
+        // Only the third master is left to tell that the job was done.
+        cluster.master(0).crash();
+        cluster.master(1).crash();
+        let again = clients[1].red_lock("report").once(ms(20_000));
+        let outcome = timeout(ms(5000), again.run(async |_| Ok::<_, ()>(9))).await;
+        assert!(matches!(outcome, Ok(Ok(Once::Done { .. }))), "{outcome:?}");
+    }
+}
+
 /// Of many tasks of one process one does it: they pass no hold on, although nobody else waits.
 #[tokio::test(start_paused = true)]
 async fn of_many_in_a_process_one_does_it() {
