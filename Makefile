@@ -21,7 +21,7 @@ demo: need-cargo ## Show the locks at work on real masters (BREAK=1, NODES=url,u
 
 # What is built together shares its dependencies: each set of packages has them once, with the features of all.
 TESTED := -p multilock -p multilock-cli
-CHECKED := $(TESTED) $(addprefix -p multilock-,model package monitoring cron-example scale experiments)
+CHECKED := $(TESTED) $(addprefix -p multilock-,model package monitoring cron-example scale experiments loom)
 export PACKAGES ?= $(TESTED)
 CARGO_TEST = cargo test -q --all-features $(PACKAGES)
 
@@ -74,7 +74,6 @@ check-build: need-cargo
 	@command -v c++ >/dev/null 2>&1 || scripts/install-package.sh g++ "a C++ compiler, which builds libFuzzer,"
 	@$(CARGO_TEST) --no-run
 	@$(CARGO_TEST) --no-run $(OPTIMIZED)
-	@cargo test -q -p multilock-loom --no-run
 
 # They wait for answers and for leases to end, most of the time.
 run-on-servers:
@@ -112,8 +111,7 @@ run-builds:
 
 run-models:
 	@nice $(MAKE) alerts
-	@nice $(MAKE) loom
-	@nice $(CARGO_TEST) --test protocol --test package --test readme --test three_hosts --test growth --test pauses --bin multilock-monitoring --bin multilock-scale --bin multilock-experiments --test browser
+	@nice $(CARGO_TEST) --test protocol --test models --test package --test readme --test three_hosts --test growth --test pauses --bin multilock-monitoring --bin multilock-scale --bin multilock-experiments --test browser
 
 instructions: need-cargo ## Count what operations cost a client, against committed figures (UPDATE=1)
 	@command -v valgrind >/dev/null 2>&1 || scripts/install-package.sh valgrind valgrind
@@ -178,8 +176,7 @@ mutants: need-cargo ## Break the crate on purpose, rule by rule, and have the si
 
 lint: need-cargo docs ## Formatting, clippy and documentation, no warning allowed
 	@cargo fmt --all --check
-	@cargo clippy -q -p multilock -p multilock-model -p multilock-test-support -p multilock-demo -p multilock-instructions -p multilock-cli -p multilock-package -p multilock-monitoring -p multilock-beside -p multilock-cron-example -p multilock-scale -p multilock-experiments --all-targets --all-features -- -D warnings
-	@cargo clippy -q -p multilock-loom --lib --test models -- -D warnings
+	@cargo clippy -q -p multilock -p multilock-model -p multilock-test-support -p multilock-demo -p multilock-instructions -p multilock-cli -p multilock-package -p multilock-monitoring -p multilock-beside -p multilock-cron-example -p multilock-scale -p multilock-experiments -p multilock-loom --all-targets --all-features -- -D warnings
 
 # The JSON goes first: rustdoc clears its folder.
 RUSTDOC = RUSTDOC=$(CURDIR)/scripts/rustdoc.sh

@@ -96,12 +96,18 @@ impl IdleGrants {
         if !grant.field.letters.has(Letter::Sticky) || grant.is_announced || most == 0 {
             return false;
         }
+        let mut before = Vec::new();
         {
             let mut state = self.state();
-            if state.take_penalty(&grant.names) {
+            // Of two grants of a name the client has lost the earlier one, perhaps without noticing.
+            let is_lost = grant
+                .names
+                .iter()
+                .filter_map(|name| state.grants.get(name))
+                .any(|known| !known.begun.since(grant.begun).is_zero());
+            if is_lost || state.take_penalty(&grant.names) {
                 return false;
             }
-            let mut before = Vec::new();
             for name in grant.names.iter() {
                 if !state
                     .grants
@@ -112,9 +118,10 @@ impl IdleGrants {
                 }
             }
             self.names.store(state.grants.len(), Ordering::Relaxed);
-            drop(state);
-            // The drop of a grant takes other mutexes.
-            drop(before);
+        }
+        // Nobody would find it any more under all of its names.
+        for other in before {
+            self.release(&other);
         }
         // The grant is entered before it is idle: a recall that comes at once finds it.
         if !grant.become_idle() {

@@ -379,6 +379,51 @@ async fn what_was_forced_from_a_hold_does_not_stay() {
     assert_eq!(stage.masters.status().idle, 0);
 }
 
+/// A hold ends whose grant its masters have forgotten, while a later grant of the name stays, which a waiter has to find.
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_was_lost_hides_no_grant_that_stays() {
+    for knows in [false, true] {
+        let stage = Stage::new().await;
+        let other = connect(&stage.cluster).await;
+        let lost = stage.lock().lock().await.expect("free");
+        stage.cluster.iter().for_each(Master::flush_all);
+        let guard = stage.lock().try_lock().await.expect("forgotten");
+        assert_eq!(guard.unlock().await.expect("held"), Unlocked::Stays);
+        if knows {
+            lost.extend(LEASE).await.expect_err("forgotten");
+        }
+        let _ = lost.unlock().await;
+        let waiting = waiting(&other);
+        soon(waiting).await.unlock().await.expect("held");
+        sleep(SOON).await;
+        stage.nothing_is_left();
+    }
+}
+
+/// The same, and the hold ends while the later grant is on its way.
+#[tokio::test(start_paused = true)]
+async fn a_later_grant_takes_the_place_of_one_that_stays() {
+    let stage = Stage::new().await;
+    let other = connect(&stage.cluster).await;
+    let lost = stage.lock().lock().await.expect("free");
+    // The third one refuses the later grant, and remembers the earlier one.
+    stage.cluster.master(0).flush_all();
+    stage.cluster.master(1).flush_all();
+    let lock = stage.lock();
+    let (guard, unlocked) = tokio::join!(lock.try_lock(), async {
+        sleep(ms(1)).await;
+        lost.unlock().await
+    });
+    assert_eq!(unlocked.expect("nothing is known"), Unlocked::Stays);
+    let guard = guard.expect("forgotten");
+    assert_eq!(guard.unlock().await.expect("held"), Unlocked::Stays);
+    assert_eq!(stage.masters.status().idle, 1);
+    let waiting = waiting(&other);
+    soon(waiting).await.unlock().await.expect("held");
+    sleep(SOON).await;
+    stage.nothing_is_left();
+}
+
 /// The client wants the name with other options than those of the grant that stays.
 #[tokio::test(start_paused = true)]
 async fn what_is_wanted_otherwise_is_released_first() {
