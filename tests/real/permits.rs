@@ -79,13 +79,14 @@ async fn seats_of_a_process_that_is_gone_are_free_after_the_lease() {
     called_before(ms(5000), async || {
         let begun = Instant::now();
         for _ in 0..2 {
-            gone.permits("port", 2).lock().await.expect("a seat").leak();
+            let permit = Box::pin(gone.permits("port", 2).lock()).await;
+            permit.expect("a seat").leak();
         }
         let (any, all) = (
             one.permits("port", 2),
             one.permits("port", 2).policy(Policy::MultiLock),
         );
-        let both = futures::future::join(any.lock(), all.lock());
+        let both = futures::future::join(Box::pin(any.lock()), Box::pin(all.lock()));
         let (first, second) = within("both get a seat", both).await;
         let took = begun.elapsed();
         // Neither lease began before this clock was read.

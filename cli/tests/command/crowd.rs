@@ -50,7 +50,7 @@ async fn contend(servers: &[Server], witness: &Witness, crowd: usize) -> Outcome
 async fn trouble(servers: &[Server]) {
     for server in servers.iter().cycle() {
         // Longer than the quarantine of the one before, which is a lease with its drift.
-        sleep(Duration::from_millis(3000)).await;
+        sleep(Duration::from_secs(3)).await;
         server.kill().await;
         sleep(Duration::from_millis(300)).await;
         server.restart(Keep::Nothing).await;
