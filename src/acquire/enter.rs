@@ -29,7 +29,8 @@ pub(crate) async fn acquire_as(
     precedence: Precedence<&QueueEntry>,
     clocks: Option<Clocks>,
 ) -> Result<HoldGuard, Refusal> {
-    if request.client.pool.is_closed() {
+    let pool = &request.client.pool;
+    if pool.is_closed() {
         return Err(LockError::Closed.into());
     }
     match request.relation() {
@@ -47,7 +48,10 @@ pub(crate) async fn acquire_as(
     if let Some(guard) = request.take_idle() {
         return Ok(guard);
     }
-    request.client.pool.wait_for_backlog(request.needed).await;
+    pool.wait_for_backlog(request.needed).await;
+    if pool.is_closed() {
+        return Err(LockError::Closed.into());
+    }
     match request.permits {
         None => attempt(request, None, precedence, clocks).await,
         Some(permits) => seats::attempt_one(request, permits, precedence, clocks).await,

@@ -7,6 +7,7 @@ use tokio::time::sleep;
 use crate::acquire::attempt::attempt;
 use crate::acquire::refusal::Refusal;
 use crate::acquire::request::AcquireRequest;
+use crate::error::LockError;
 use crate::lock::hold_guard::HoldGuard;
 use crate::protocol::seats::most_named;
 use crate::protocol::tally::LossReason;
@@ -45,6 +46,9 @@ pub(super) async fn attempt_one(
         }
         if asked > 1 {
             sleep(request.client.pool.random.within(PAUSE)).await;
+            if request.client.pool.is_closed() {
+                return Err(LockError::Closed.into());
+            }
         }
         seat = other;
     }

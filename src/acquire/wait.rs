@@ -147,7 +147,18 @@ async fn ask_all(
     }
     drop(attempts);
     if !is_lost {
-        return Ok(SetRound::Won(won.into_iter().flatten().collect()));
+        // The rounds for the others may have taken long.
+        for ((waiter, guard), refused) in waiters.iter().zip(&won).zip(&mut refused) {
+            let check = |guard| Refusal::check_validity(waiter.request, guard).err();
+            *refused = guard.as_ref().and_then(check);
+        }
+        if refused.iter().all(Option::is_none) {
+            return Ok(SetRound::Won(won.into_iter().flatten().collect()));
+        }
+        for (index, guard) in won.into_iter().flatten().enumerate() {
+            let keeps_place = refused[index].is_none() && is_reserved(index);
+            guard.give_back(entries[index].clone().filter(|_| keeps_place));
+        }
     }
     for (waiter, refused) in waiters.iter_mut().zip(&refused) {
         if refused.is_none() {
@@ -157,11 +168,9 @@ async fn ask_all(
     Ok(SetRound::Lost(refused))
 }
 
-/// Asks for one lock of a set. Rounds for the others may take long, so the validity is checked once more.
+/// Asks for one lock of a set.
 async fn ask_member((index, waiter): (usize, &mut Waiting<'_>)) -> MemberError<Result<HoldGuard, Refusal>> {
-    let attempted = waiter.ask().await;
-    let checked = |guard| Refusal::check_validity(waiter.request, &guard).map(|()| guard);
-    (index, attempted.and_then(checked))
+    (index, waiter.ask().await)
 }
 
 /// The lock that is in the way.

@@ -18,6 +18,7 @@ use crate::hold::retake;
 use crate::protocol::calls::{self, Fencing, Renewal};
 use crate::protocol::command::Request;
 use crate::protocol::fault::Fault;
+use crate::protocol::kind::HoldKind;
 use crate::protocol::node_set::NodeSet;
 use crate::protocol::reply::Reply;
 use crate::round::pool::Pool;
@@ -39,6 +40,8 @@ pub(crate) struct Extension {
 /// A hold's part of the round.
 struct Extended {
     hold: Hold,
+    /// Kind of the hold as it was asked for.
+    kind: HoldKind,
     lease: Duration,
     /// Validity once a quorum has confirmed.
     validity: Validity,
@@ -58,7 +61,7 @@ impl Extended {
     fn renewal(&self) -> Renewal<'_> {
         Renewal {
             names: &self.hold.grant.names,
-            kind: self.hold.grant.kind(),
+            kind: self.kind,
             owner: self.hold.grant.field.text(),
             count: self.hold.grant.count(),
             lease: self.lease,
@@ -77,6 +80,7 @@ impl Extension {
             .into_iter()
             .map(|(hold, lease)| Extended {
                 validity: Validity::of_lease(now, lease, pool.config.drift_factor),
+                kind: hold.grant.kind(),
                 hold,
                 lease,
                 agreed: NodeSet::default(),
@@ -146,7 +150,8 @@ impl Extension {
 
     /// Asks a master for every hold separately, after an error that may be about one of them only.
     fn ask_apart(&mut self, node: usize) {
-        for (index, entry) in self.extended.iter().enumerate() {
+        for (index, entry) in self.extended.iter_mut().enumerate() {
+            entry.kind = entry.hold.grant.kind();
             let request = request(&self.client.pool, &[entry.renewal()]);
             let trust = Trust::Kept(entry.hold.grant.needed);
             let mut round = Round::begin(&self.client.pool, &request, trust, |other| other == node).needs(1);
@@ -174,6 +179,8 @@ impl Extension {
         let entry = &mut self.extended[index];
         match &vote {
             Vote::Granted => entry.agreed.insert(node),
+            // The hold was downgraded while this was sent, and the master had the downgrade first.
+            Vote::NotHeld | Vote::Refused { .. } if entry.kind != entry.hold.grant.kind() => {}
             Vote::NotHeld => entry.forgotten_by.push(node),
             Vote::Refused { .. } | Vote::Revoked { .. } => entry.against += 1,
             _ => {}

@@ -268,11 +268,11 @@ impl Grant {
             && matches!(state.votes.to_vec()[node], Vote::Granted | Vote::Pending)
     }
 
-    /// Runs `send` on behalf of the grant, unless the grant has ended. `send` may store a part of the grant
+    /// Runs `send` on behalf of the grant, unless the grant has ended, or is about to. `send` may store a part of the grant
     /// on a master. Its message is sent before the release.
     pub(crate) fn while_valid<T>(&self, node: usize, send: impl FnOnce(u64, HoldKind) -> T) -> Option<T> {
         let mut state = self.state();
-        if state.left(self.clock.now()).is_zero() {
+        if !state.may_be_stored(self.clock.now()) {
             return None;
         }
         state.touched.insert(node);
@@ -317,17 +317,27 @@ impl Grant {
         self.turn().take()
     }
 
-    /// Hands a vacant or idle grant on to the next in line if that is allowed. Returns whether it did.
+    /// Hands the vacant grant on to the next in line if that is allowed. Returns whether it did. For the task that has removed
+    /// the last guard.
     pub(crate) fn pass(self: &Arc<Self>) -> bool {
+        self.pass_from(Phase::Vacant)
+    }
+
+    /// Hands the idle grant on to the next in line if that is allowed. Returns whether it did.
+    pub(crate) fn pass_idle(self: &Arc<Self>) -> bool {
+        self.pass_from(Phase::Idle)
+    }
+
+    fn pass_from(self: &Arc<Self>, from: Phase) -> bool {
         self.line()
-            .is_some_and(|line| line.pass(|options, next| self.next_hold(options, next)))
+            .is_some_and(|line| line.pass(|options, next| self.next_hold(from, options, next)))
     }
 
     fn line(&self) -> Option<LineRef<Hold>> {
         self.turn().as_ref().map(|turn| turn.line().clone())
     }
 
-    fn next_hold(self: &Arc<Self>, options: &LineOptions, next: &NextInLine) -> Option<Hold> {
+    fn next_hold(self: &Arc<Self>, from: Phase, options: &LineOptions, next: &NextInLine) -> Option<Hold> {
         // The turn may be another line's, stored by a hold that was entered again.
         let is_suited = options.kind == self.granted
             && options.names == self.names
@@ -357,7 +367,7 @@ impl Grant {
         if !handoff::may_hand_off(&offer, options, next) {
             return None;
         }
-        let number = state.pass(now, next)?;
+        let number = state.pass(from, now, next)?;
         let grant = Arc::clone(self);
         Some(Hold { grant, number })
     }

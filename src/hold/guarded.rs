@@ -79,6 +79,17 @@ impl Hold {
         self.grant.state().give_up_exclusive()
     }
 
+    /// Notes that the masters are about to release the grant, while this guard is still in. Returns `false` if others are in
+    /// the hold, or if the names are to stay locked.
+    pub(crate) fn begin_finish(&self) -> bool {
+        self.grant.state().begin_finish(self.number)
+    }
+
+    /// Notes that the masters have not released the grant.
+    pub(crate) fn cancel_finish(&self) {
+        self.grant.state().cancel_finish();
+    }
+
     /// Takes the hold after it was handed on, unless it was taken back.
     pub(crate) fn take(&self, renew: bool) -> bool {
         self.grant.state().take(self.number, renew)

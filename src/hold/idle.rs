@@ -164,7 +164,7 @@ impl IdleGrants {
     /// Hands an idle grant on to a task that has joined its line, or releases it.
     pub(crate) fn offer(&self, names: &Names) {
         for grant in self.of(names) {
-            if !grant.pass() {
+            if !grant.pass_idle() {
                 self.release(&grant);
             }
         }

@@ -70,27 +70,34 @@ pub(crate) async fn store_and_release(
     Err(storing.stored)
 }
 
-/// Stores a mark on the masters that are not in `stored`, and returns once `needed` masters have it. The others get
-/// the mark in the background. A master that fails is asked again until it has the mark, the mark has ended, or the
-/// client is closed.
+/// Stores a mark on the masters that are not in `stored`. Returns `true` once `needed` masters have it, and `false` if the
+/// mark has ended before. The others get the mark in the background. A master that fails is asked again until it has the
+/// mark, the mark has ended, or the client is closed.
 ///
 /// # Cancel safety
 ///
 /// Sent messages go on. Nothing is sent again.
-pub(crate) async fn store(pool: &Arc<Pool>, names: &Names, mark: &JobMark, needed: usize, stored: NodeSet) {
+pub(crate) async fn store(
+    pool: &Arc<Pool>,
+    names: &Names,
+    mark: &JobMark,
+    needed: usize,
+    stored: NodeSet,
+) -> bool {
     let mut storing = Storing::new(names, mark, stored);
     let mut delays = slow_delays(&pool.random);
-    loop {
+    while Instant::now() < storing.until {
         let mut round = storing.send(pool);
         while let Some((node, answer)) = round.next().await {
             storing.count(&mut round, node, answer);
             if storing.stored.len() >= needed {
                 storing.go_on(pool, round, None);
-                return;
+                return true;
             }
         }
         sleep(delays.next().unwrap_or(LONGEST_SLOW_DELAY)).await;
     }
+    false
 }
 
 /// Stores a mark that another client has made, in one round. Returns whether `needed` masters have it.
@@ -146,31 +153,39 @@ impl Storing {
     }
 
     /// Goes on in the background with the masters that do not have the mark yet. The release of `claim` becomes pending at
-    /// these after the round: it may come before the mark there, as a quorum has the mark.
-    fn go_on(mut self, pool: &Arc<Pool>, mut round: Round, mut claim: Option<Claim>) {
+    /// these after the round: it may come before the mark there, as a quorum has the mark. Closing waits for the round.
+    fn go_on(mut self, pool: &Arc<Pool>, mut round: Round, claim: Option<Claim>) {
+        let this = Arc::clone(pool);
+        pool.in_background(async move {
+            while let Some((node, answer)) = round.next().await {
+                self.count(&mut round, node, answer);
+            }
+            drop(round);
+            let nodes = this.slots.len();
+            let missing = (0..nodes).filter(|node| !self.stored.contains(*node));
+            if let Some(claim) = claim {
+                missing.for_each(|node| this.slots[node].defer(PendingRelease::new(claim.clone())));
+            }
+            if self.stored.len() < nodes {
+                self.ask_again(&this);
+            }
+        });
+    }
+
+    /// Asks the masters that do not have the mark again and again, until the client is closed.
+    fn ask_again(mut self, pool: &Arc<Pool>) {
         let weak = Arc::downgrade(pool);
         let (closing, mut delays, nodes) =
             (pool.closing.clone(), slow_delays(&pool.random), pool.slots.len());
         let work = async move {
-            loop {
+            while self.stored.len() < nodes && Instant::now() < self.until {
+                sleep(delays.next().unwrap_or(LONGEST_SLOW_DELAY)).await;
+                let Some(pool) = weak.upgrade() else { return };
+                let mut round = self.send(&pool);
+                drop(pool);
                 while let Some((node, answer)) = round.next().await {
                     self.count(&mut round, node, answer);
                 }
-                drop(round);
-                if let (Some(claim), Some(pool)) = (claim.take(), weak.upgrade()) {
-                    let missing = pool
-                        .slots
-                        .iter()
-                        .enumerate()
-                        .filter(|(node, _)| !self.stored.contains(*node));
-                    missing.for_each(|(_, slot)| slot.defer(PendingRelease::new(claim.clone())));
-                }
-                if self.stored.len() == nodes || Instant::now() >= self.until {
-                    return;
-                }
-                sleep(delays.next().unwrap_or(LONGEST_SLOW_DELAY)).await;
-                let Some(pool) = weak.upgrade() else { return };
-                round = self.send(&pool);
             }
         };
         pool.runtime.spawn(async move {

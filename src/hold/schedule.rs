@@ -75,9 +75,12 @@ impl Schedule {
 
     /// Schedules a grant for the time at which it needs something next.
     fn arrange(&self, grant: &Arc<Grant>, confirmed: bool) {
+        self.arrange_in(self.state(), grant, confirmed);
+    }
+
+    /// The same, under a mutex that is locked: look and placement happen under one, as an earlier look may be out of date.
+    fn arrange_in(&self, state: MutexGuard<'_, ScheduleState>, grant: &Arc<Grant>, confirmed: bool) {
         let now = Instant::now();
-        // Look and placement happen under one mutex: an earlier look may be out of date.
-        let state = self.state();
         let at = match grant.upkeep() {
             Upkeep::Renewal { lease, left } if confirmed => {
                 // The renewal is due a third of the lease after the last one, or when no more than three
@@ -201,8 +204,10 @@ impl Schedule {
 
     /// Puts a grant back that was due.
     pub(crate) fn reschedule(&self, grant: &Arc<Grant>, renewed: bool) {
-        self.state().in_flight.remove(&grant.field);
-        self.arrange(grant, renewed);
+        let mut state = self.state();
+        state.in_flight.remove(&grant.field);
+        // Under the same mutex: whoever closes the client finds the grant in one of both places.
+        self.arrange_in(state, grant, renewed);
     }
 
     /// Removes a grant that was due and needs nothing any more.

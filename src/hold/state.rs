@@ -67,6 +67,8 @@ pub(super) struct HoldState {
     was_idle: bool,
     /// Whether its release has begun.
     released: bool,
+    /// Whether the masters are releasing the grant together with another message, although its last guard is still in.
+    is_finishing: bool,
     /// Token that is cancelled when the hold is lost; made at the first request.
     cancellation: Option<CancellationToken>,
     /// Key of the grant in the watchdog's schedule.
@@ -147,7 +149,7 @@ pub(crate) enum Upkeep {
     Look(Duration),
     /// To be taken on the masters that were not asked.
     Widening { lease: Duration },
-    /// None: the hold has been given up.
+    /// None: the hold has been given up, or only leaked guards are in.
     Nothing,
     /// Cleanup, because the hold was lost.
     CleanUp,
@@ -183,6 +185,7 @@ impl HoldState {
             is_used: true,
             was_idle: false,
             released: false,
+            is_finishing: false,
             votes: VoteRecord::new(votes),
             cancellation: None,
             due: None,
@@ -220,10 +223,10 @@ impl HoldState {
         }
     }
 
-    /// Validity, lease and kind of a hold, for a caller that wants to enter. A leaked hold has no validity
-    /// for that.
+    /// Validity, lease and kind of a hold, for a caller that wants to enter. A hold that is leaked or finishing has no
+    /// validity for that.
     pub(super) fn view(&mut self, number: u64, now: Moment) -> HoldView {
-        let left = if self.guards.are_leaked() {
+        let left = if self.guards.are_leaked() || self.is_finishing {
             Duration::ZERO
         } else {
             self.remaining(number, now)
@@ -247,6 +250,23 @@ impl HoldState {
         self.guards.all.max(1)
     }
 
+    /// Notes that the masters are about to release the grant. From here on nothing enters the hold, and no message stores a
+    /// part of the grant. Returns `false` if others are in the hold, or if the names are to stay locked.
+    pub(super) fn begin_finish(&mut self, number: u64) -> bool {
+        self.is_finishing = self.number == number && self.guards.all == 1 && self.kept_for.is_zero();
+        self.is_finishing
+    }
+
+    /// Notes that the masters have not released the grant.
+    pub(super) fn cancel_finish(&mut self) {
+        self.is_finishing = false;
+    }
+
+    /// Whether a message may still store a part of the grant at `now`.
+    pub(super) fn may_be_stored(&mut self, now: Moment) -> bool {
+        !self.is_finishing && !self.left(now).is_zero()
+    }
+
     /// Adds a guard, if more than `min_validity` is left at `now` and the hold allows the kind.
     pub(super) fn enter(
         &mut self,
@@ -257,6 +277,7 @@ impl HoldState {
         kind: HoldKind,
     ) -> Option<Entered> {
         if self.guards.are_leaked()
+            || self.is_finishing
             || self.remaining(number, now) <= min_validity
             || !self.kind.includes(kind)
         {
@@ -297,9 +318,9 @@ impl HoldState {
         is_downgraded && self.phase == Phase::Held && !self.released
     }
 
-    /// Begins the next hold, with one guard in it, if nobody holds the grant. Returns its number.
-    pub(super) fn pass(&mut self, now: Moment, next_in_line: &NextInLine) -> Option<u64> {
-        if !matches!(self.phase, Phase::Vacant | Phase::Idle) {
+    /// Begins the next hold, with one guard in it, if the grant is vacant, or idle, as the caller says. Returns its number.
+    pub(super) fn pass(&mut self, from: Phase, now: Moment, next_in_line: &NextInLine) -> Option<u64> {
+        if self.phase != from || self.is_finishing {
             return None;
         }
         // Renewal begins only when the hold is taken: its task may never be polled.
@@ -509,7 +530,13 @@ impl HoldState {
             Phase::Lost(_) => return Upkeep::CleanUp,
             Phase::Held | Phase::Vacant | Phase::Idle => {}
         }
+        if self.guards.are_leaked() {
+            return Upkeep::Nothing;
+        }
         let left = self.left(now);
+        if self.is_finishing {
+            return Upkeep::Look(left);
+        }
         if let Some(after) = self.widen_after {
             let wait = after.saturating_sub(age);
             return if wait.is_zero() {

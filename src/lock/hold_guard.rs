@@ -132,13 +132,16 @@ impl HoldGuard {
     }
 
     /// Stores that the job of the hold is done, and releases the hold, in one round. Returns whether the hold was valid until
-    /// a quorum had done both. If none has, returns the guard and the masters that have.
+    /// a quorum had done both. If none has, returns the guard and the masters that have: none are asked while others are in
+    /// the hold, or if the names are to stay locked.
     pub(crate) async fn finish(mut self, mark: &JobMark) -> Result<bool, (Self, NodeSet)> {
-        let (pool, grant, schedule) = (&self.client.pool, &self.hold.grant, &self.client.schedule);
-        // Behind the release the names would be taken on a master that does not have the hold yet.
-        schedule.forget(grant);
+        let (pool, grant) = (&self.client.pool, &self.hold.grant);
+        if !self.hold.begin_finish() {
+            return Err((self, NodeSet::default()));
+        }
         if let Err(stored) = job_mark::store_and_release(pool, &grant.claim(), mark, grant.needed).await {
-            schedule.watch(grant);
+            self.hold.cancel_finish();
+            self.client.schedule.watch(grant);
             return Err((self, stored));
         }
         let was_valid = !self.hold.remaining().is_zero();

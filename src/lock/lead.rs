@@ -65,8 +65,9 @@ impl MultiLock {
     /// # Errors
     ///
     /// - [`RunError::Lock`] with an error that no time cures ([`LockError::is_permanent`]): an option that is
-    ///   not allowed, an owner that reads the names, or masters that were closed. A [`lease`](Self::lease) is
-    ///   such an option, because it is not renewed. Outside of a tokio runtime: with any error.
+    ///   not allowed, or masters that were closed. A [`lease`](Self::lease) is such an option, because it is not renewed,
+    ///   and an [`owner`](Self::owner), because a hold that is entered again asks no master. Outside of a tokio runtime:
+    ///   with any error.
     /// - [`RunError::Overlapped`] as for [`run`](Self::run).
     ///
     /// # Cancel safety
@@ -234,7 +235,8 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// Makes a candidate from the options of a call site. The hold has to be renewed, so a lease is refused.
+    /// Makes a candidate from the options of a call site. The hold has to be renewed, so a lease is refused. A hold that is
+    /// entered again asks no master, and has the token of the term before, so an owner is refused.
     fn new(options: &LockOptions) -> Result<Self, InvalidInput> {
         if let Some(lease) = options.lease {
             let allowed = "none with lead, whose hold is renewed: MastersBuilder::lease sets that lease, and max_hold the \
@@ -244,6 +246,10 @@ impl Candidate {
                 humantime::format_duration(lease),
                 allowed,
             ));
+        }
+        if options.owner.is_some() {
+            let allowed = "not set with lead: a hold that is entered again asks no master";
+            return Err(InvalidInput::new("owner", "set", allowed));
         }
         let mut options = LockOptions {
             purpose: Purpose::Lead,

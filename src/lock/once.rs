@@ -246,7 +246,7 @@ impl OnceJob {
         let is_marked = tokio::select! {
             biased;
             _ = guard.lost() => false,
-            storing = timeout(patience, storing) => storing.is_ok(),
+            storing = timeout(patience, storing) => storing.unwrap_or(false),
         };
         self.release(guard).await;
         is_marked

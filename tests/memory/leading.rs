@@ -105,14 +105,14 @@ async fn a_candidate_that_never_can_lead_says_why() {
     assert!(invalid.allowed.starts_with("none with lead"), "{invalid}");
     assert_eq!(executed(&cluster, "acquire"), 0, "no master was asked");
     let me = Owner::new();
-    let lock = masters.red_lock("leader").owner(&me);
-    let reading = lock.clone().read().lock().await.expect("free");
-    let ended = lock.write().lead(async |_| ()).await;
-    assert!(
-        matches!(ended, Err(RunError::Lock(LockError::Upgrade { .. }))),
-        "{ended:?}"
-    );
-    drop(reading);
+    let owned = masters.red_lock("leader").owner(&me);
+    let ended = owned.lead(async |_| ()).await;
+    let Err(RunError::Lock(LockError::Invalid(invalid))) = ended else {
+        panic!("{ended:?}");
+    };
+    assert_eq!((invalid.field, &*invalid.value), ("owner", "set"));
+    assert!(invalid.allowed.starts_with("not set with lead"), "{invalid}");
+    assert_eq!(executed(&cluster, "acquire"), 0, "no master was asked");
     cluster.iter().for_each(Master::freeze);
     let (_, leading) = stand(masters.red_lock("leader").wait(Duration::ZERO));
     sleep(ms(60_000)).await;

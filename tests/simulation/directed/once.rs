@@ -1,6 +1,6 @@
 //! Jobs that are done once: their marks, and what may take them away.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use multilock::sim::{Client, Cluster, Direction, Keep, Master, Network};
@@ -138,6 +138,171 @@ async fn no_master_is_taken_behind_the_end_of_a_job() {
         let held: Vec<_> = cluster.iter().flat_map(Master::locks).collect();
         assert!(held.is_empty(), "{held:?}");
     }
+}
+
+/// The same for a renewal that is under way when the job ends, and that finds a master without the hold.
+#[tokio::test(start_paused = true)]
+async fn no_renewal_takes_a_master_behind_the_end_of_a_job() {
+    let cluster = Cluster::new(3);
+    let apart = Client::new().distances(&[ms(5), ms(5), ms(5)]);
+    let builder = Masters::builder().node_timeout(ms(200)).lease(LEASE);
+    let builder = builder.quarantine(Quarantine::Off);
+    let masters = cluster.connect_as(&apart, builder).await.expect("connects");
+    for length in 960..1030 {
+        let name = format!("job:{length}");
+        let job = masters.red_lock(&name).once(KEEP);
+        let ran = job.run(async |_guard| {
+            sleep(ms(500)).await;
+            cluster.master(2).evict(&name);
+            sleep(ms(length - 500)).await;
+            Ok::<_, ()>(7)
+        });
+        assert_eq!(ran.await, Ok(Once::Ran(7)));
+        sleep(ms(100)).await;
+        let held: Vec<_> = cluster.iter().flat_map(Master::locks).collect();
+        assert!(held.is_empty(), "{length}: {held:?}");
+    }
+}
+
+/// The body leaves another guard of its hold behind.
+#[tokio::test(start_paused = true)]
+async fn the_hold_of_a_job_stands_while_others_are_in_it() {
+    let cluster = Cluster::new(3);
+    let (one, other) = (connect(&cluster, "one").await, connect(&cluster, "other").await);
+    let inside = RefCell::new(None);
+    let job = job(&one);
+    let ran = job.run(async |guard| {
+        let again = one.red_lock("report").owner(guard.owner()).try_lock().await;
+        inside.replace(Some(again.expect("its own")));
+        Ok::<_, ()>(7)
+    });
+    assert_eq!(ran.await, Ok(Once::Ran(7)));
+    let inner = inside.take().expect("it was left there");
+    sleep(2 * LEASE).await;
+    assert!(inner.is_valid(), "it is renewed");
+    other.red_lock("report").try_lock().await.expect_err("held");
+    inner.unlock().await.expect("held");
+    is_done(run(&other).await, true, "one");
+    other.red_lock("report").try_lock().await.expect("free");
+}
+
+/// A task that has the owner enters at any moment of the end.
+#[tokio::test(start_paused = true)]
+async fn nobody_enters_the_hold_of_a_job_that_is_released() {
+    for after in 0..25 {
+        let cluster = Cluster::new(3);
+        let apart = Client::new().distances(&[ms(10), ms(10), ms(10)]);
+        let builder = Masters::builder().node_timeout(ms(200)).lease(LEASE);
+        let builder = builder.quarantine(Quarantine::Off);
+        let one = cluster.connect_as(&apart, builder).await.expect("connects");
+        let other = connect(&cluster, "other").await;
+        let entering = RefCell::new(None);
+        let job = job(&one);
+        let ran = job.run(async |guard| {
+            let lock = one.red_lock("report").owner(guard.owner());
+            entering.replace(Some(tokio::spawn(async move {
+                sleep(ms(after)).await;
+                lock.try_lock().await
+            })));
+            Ok::<_, ()>(7)
+        });
+        assert_eq!(ran.await, Ok(Once::Ran(7)));
+        let entered = entering.take().expect("begun").await.expect("no panic");
+        sleep(ms(100)).await;
+        let theirs = other.red_lock("report").try_lock().await;
+        let is_valid = entered.as_ref().is_ok_and(|guard| guard.is_valid());
+        assert!(!(is_valid && theirs.is_ok()), "two hold it: {after} ms");
+    }
+}
+
+/// The body has entered its hold again, and wants the names to stay locked.
+#[tokio::test(start_paused = true)]
+async fn what_an_inner_entry_of_a_job_keeps_is_kept() {
+    let cluster = Cluster::new(3);
+    let (one, other) = (connect(&cluster, "one").await, connect(&cluster, "other").await);
+    let begun = Instant::now();
+    let job = job(&one);
+    let ran = job.run(async |guard| {
+        let inner = one.red_lock("report").owner(guard.owner());
+        drop(inner.at_least(ms(2000)).lock().await.expect("its own"));
+        Ok::<_, ()>(7)
+    });
+    assert_eq!(ran.await, Ok(Once::Ran(7)));
+    while begun.elapsed() < ms(1990) {
+        other.red_lock("report").try_lock().await.expect_err("kept");
+        sleep(ms(50)).await;
+    }
+    sleep(ms(100)).await;
+    other.red_lock("report").try_lock().await.expect("free");
+}
+
+/// The job has the turn of a line in which its process waits for the plain lock, because its body has entered the hold
+/// again as one of that line.
+#[tokio::test(start_paused = true)]
+async fn a_job_that_is_done_hands_nothing_on() {
+    let cluster = Cluster::new(3);
+    let (one, other) = (connect(&cluster, "one").await, connect(&cluster, "other").await);
+    let lock = one.red_lock("report");
+    let waiting = RefCell::new(None);
+    let at_once = lock.clone().wait(Duration::ZERO).once(KEEP);
+    let ran = at_once.run(async |guard| {
+        let again = lock.clone().owner(guard.owner());
+        drop(again.lock().await.expect("its own"));
+        let lock = lock.clone();
+        waiting.replace(Some(tokio::spawn(async move { lock.lock().await })));
+        sleep(ms(10)).await;
+        Ok::<_, ()>(7)
+    });
+    assert_eq!(ran.await, Ok(Once::Ran(7)));
+    let waiting = waiting.take().expect("begun").await.expect("no panic");
+    let guard = waiting.expect("free after the job");
+    other.red_lock("report").try_lock().await.expect_err("held");
+    guard.unlock().await.expect("held");
+}
+
+/// A master is far away, and does not know the script yet.
+#[tokio::test(start_paused = true)]
+async fn closing_right_after_a_job_leaves_nothing() {
+    for is_away in [false, true] {
+        let cluster = Cluster::new(3);
+        let network = Network::new(3);
+        network.set_distance(2, ms(20));
+        let builder = Masters::builder().node_timeout(ms(200)).lease(LEASE);
+        let builder = builder.quarantine(Quarantine::Off).rounds(Rounds::All);
+        let client = Client::new().network(&network);
+        let one = cluster.connect_as(&client, builder).await.expect("connects");
+        let job = job(&one);
+        let ran = job.run(async |_guard| {
+            sleep(ms(100)).await;
+            if is_away {
+                network.cut(2, Direction::Both);
+            }
+            Ok::<_, ()>(7)
+        });
+        assert_eq!(ran.await, Ok(Once::Ran(7)));
+        let closed = one.close(Closing::Release).await;
+        let left: Vec<u64> = closed.left.iter().map(|(_, count)| *count).collect();
+        let held = cluster.iter().filter(|master| !master.locks().is_empty()).count();
+        let expected = if is_away { (vec![1], 1) } else { (vec![], 0) };
+        assert_eq!((left, held), expected, "away: {is_away}");
+    }
+}
+
+/// The time of the mark is over before any master has it. The lock is free at once, not after a lease.
+#[tokio::test(start_paused = true)]
+async fn a_time_that_is_over_on_the_way_keeps_nobody_waiting() {
+    let cluster = Cluster::new(3);
+    let apart = Client::new().distances(&[ms(10), ms(10), ms(10)]);
+    let builder = Masters::builder().node_timeout(ms(200)).lease(LEASE);
+    let builder = builder.quarantine(Quarantine::Off);
+    let one = cluster.connect_as(&apart, builder).await.expect("connects");
+    let begun = Instant::now();
+    let job = one.red_lock("report").once(ms(1));
+    let ran = job.run(async |_| Ok::<_, ()>(7)).await;
+    assert_eq!(ran, Ok(Once::Unconfirmed(7)));
+    assert!(begun.elapsed() < ms(500), "{:?}", begun.elapsed());
+    let guard = one.red_lock("report").try_lock().await.expect("free");
+    guard.unlock().await.expect("held");
 }
 
 /// One master has the mark and has released the hold, and the others are out of reach of this client for a while. They

@@ -1,7 +1,7 @@
 //! Sets of locks that wait beside others: each gets in, and all stand in one order on all masters.
 
-use multilock::LockSet;
-use multilock::sim::Master;
+use multilock::sim::{Client, Cluster, Master};
+use multilock::{LockSet, Masters, Quarantine};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -34,6 +34,34 @@ async fn one_gets_in_where_one_lock_is_busy_and_another_is_held_for_long() {
         }
         tasks.iter().for_each(JoinHandle::abort);
     }
+}
+
+/// The masters of one lock take long to answer, and so little is left of the other lock's lease.
+#[tokio::test(start_paused = true)]
+async fn no_set_is_handed_out_with_less_validity_than_was_asked_for() {
+    let near = Cluster::new(3);
+    let far = Cluster::new(3);
+    let builder = || {
+        Masters::builder()
+            .node_timeout(ms(400))
+            .quarantine(Quarantine::Off)
+    };
+    let here = near
+        .connect_as(&Client::new(), builder())
+        .await
+        .expect("connects");
+    let apart = Client::new().distances(&[ms(150), ms(150), ms(150)]);
+    let there = far.connect_as(&apart, builder()).await.expect("connects");
+    let short = here.red_lock("a").lease(ms(900)).min_validity(ms(800));
+    let set = short.and(there.red_lock("b"));
+    let tried = set.try_lock().await;
+    assert!(tried.is_err(), "a try says that it is too late");
+    if let Ok(locked) = timeout(ms(3000), set.lock()).await {
+        panic!("{:?} are left", locked.expect("granted").validity());
+    }
+    sleep(ms(1000)).await;
+    let held: Vec<_> = near.iter().chain(far.iter()).flat_map(Master::locks).collect();
+    assert!(held.is_empty(), "{held:?}");
 }
 
 /// The tickets in the queue of a master, the smallest first.
