@@ -199,6 +199,9 @@ impl OnceJob {
 
     /// Forgets on all masters that the job is done, so that it can be run again. For operators.
     ///
+    /// A client that did the job stores the mark later on masters that were out of reach. Such a mark counts, also if
+    /// it comes after this call. So call it when all masters have been in reach since the job was done.
+    ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use multilock::sim::{Client, Cluster, Direction, Keep, Master, Network};
 use multilock::{
-    Closing, LockError, Masters, MastersBuilder, Once, OnceError, OnceJob, Owner, Quarantine, Rounds,
-    RunError,
+    Closing, LockError, Masters, MastersBuilder, MultiLockGuard, Once, OnceError, OnceJob, Owner, Quarantine,
+    Rounds, RunError,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -183,7 +183,7 @@ async fn the_hold_of_a_job_stands_while_others_are_in_it() {
     other.red_lock("report").try_lock().await.expect_err("held");
     inner.unlock().await.expect("held");
     is_done(run(&other).await, true, "one");
-    other.red_lock("report").try_lock().await.expect("free");
+    drop(other.red_lock("report").try_lock().await.expect("free"));
 }
 
 /// A task that has the owner enters at any moment of the end.
@@ -210,7 +210,7 @@ async fn nobody_enters_the_hold_of_a_job_that_is_released() {
         let entered = entering.take().expect("begun").await.expect("no panic");
         sleep(ms(100)).await;
         let theirs = other.red_lock("report").try_lock().await;
-        let is_valid = entered.as_ref().is_ok_and(|guard| guard.is_valid());
+        let is_valid = entered.as_ref().is_ok_and(MultiLockGuard::is_valid);
         assert!(!(is_valid && theirs.is_ok()), "two hold it: {after} ms");
     }
 }
@@ -233,7 +233,7 @@ async fn what_an_inner_entry_of_a_job_keeps_is_kept() {
         sleep(ms(50)).await;
     }
     sleep(ms(100)).await;
-    other.red_lock("report").try_lock().await.expect("free");
+    drop(other.red_lock("report").try_lock().await.expect("free"));
 }
 
 /// The job has the turn of a line in which its process waits for the plain lock, because its body has entered the hold
