@@ -206,7 +206,7 @@ impl Schedule {
     pub(crate) fn reschedule(&self, grant: &Arc<Grant>, renewed: bool) {
         let mut state = self.state();
         state.in_flight.remove(&grant.field);
-        // Under the same mutex: whoever closes the client finds the grant in one of both places.
+        // Under the same mutex: a task that closes the client finds the grant in one of both places.
         self.arrange_in(state, grant, renewed);
     }
 
