@@ -83,10 +83,11 @@ run-on-servers:
 run-in-containers:
 	@scripts/test-compose.sh $(IN_CONTAINERS)
 
-# The files that loom's crate includes have examples of the crate itself.
+# The files that loom's crate includes have tests and examples of the crate itself.
+WITHOUT_LOOM = $(subst -p multilock-loom,,$(CARGO_TEST))
 run-computing:
-	@nice $(subst -p multilock-loom,,$(CARGO_TEST)) --doc
-	@nice $(CARGO_TEST) --lib $(addprefix --test ,$(COMPUTING))
+	@nice $(WITHOUT_LOOM) --doc
+	@nice $(WITHOUT_LOOM) --lib $(addprefix --test ,$(COMPUTING))
 
 # Every directed schedule, and few at random.
 run-simulation:
