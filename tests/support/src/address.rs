@@ -8,6 +8,9 @@ use tokio::time::{Instant, sleep};
 
 use super::locks::WITHIN;
 
+/// Time that a server has for one answer while it is waited for.
+const ONE_LOOK: Duration = Duration::from_secs(5);
+
 #[derive(Clone, Debug)]
 pub struct Address {
     pub port: u16,
@@ -67,10 +70,13 @@ impl Address {
         let deadline = Instant::now() + WITHIN;
         loop {
             check()?;
-            let seen = match self.ask::<String>(&["INFO"]).await {
-                Ok(info) if is_ready(&info, pid) => return Ok(()),
-                Ok(_) => "it loads its data, or another process has the port".to_owned(),
-                Err(error) => format!("{error:#}"),
+            // The proxy of a container that starts may accept a connection that nobody ever answers.
+            let asked = tokio::time::timeout(ONE_LOOK, self.ask::<String>(&["INFO"])).await;
+            let seen = match asked {
+                Ok(Ok(info)) if is_ready(&info, pid) => return Ok(()),
+                Ok(Ok(_)) => "it loads its data, or another process has the port".to_owned(),
+                Ok(Err(error)) => format!("{error:#}"),
+                Err(_) => format!("no answer within {ONE_LOOK:?}"),
             };
             if Instant::now() > deadline {
                 bail!("no server is ready at {} within {WITHIN:?}: {seen}", self.url());
