@@ -127,6 +127,14 @@ async fn ask_all(
         .map(|waiter| waiter.queued_entry().cloned())
         .collect();
     let mut attempts: FuturesUnordered<_> = waiters.iter_mut().enumerate().map(ask_member).collect();
+    let give_back = |won: &mut [Option<HoldGuard>], refused: &Refusals| {
+        for (index, guard) in won.iter_mut().enumerate() {
+            let keeps_place = refused[index].is_none() && is_reserved(index);
+            if let Some(guard) = guard.take() {
+                guard.give_back(entries[index].clone().filter(|_| keeps_place));
+            }
+        }
+    };
     let mut is_lost = false;
     while let Some((index, attempted)) = attempts.next().await {
         match attempted {
@@ -138,11 +146,7 @@ async fn ask_all(
             }
         }
         if is_lost {
-            for (index, won) in won.iter_mut().enumerate() {
-                if let Some(guard) = won.take() {
-                    guard.give_back(entries[index].clone().filter(|_| is_reserved(index)));
-                }
-            }
+            give_back(&mut won, &refused);
         }
     }
     drop(attempts);
@@ -155,10 +159,7 @@ async fn ask_all(
         if refused.iter().all(Option::is_none) {
             return Ok(SetRound::Won(won.into_iter().flatten().collect()));
         }
-        for (index, guard) in won.into_iter().flatten().enumerate() {
-            let keeps_place = refused[index].is_none() && is_reserved(index);
-            guard.give_back(entries[index].clone().filter(|_| keeps_place));
-        }
+        give_back(&mut won, &refused);
     }
     for (waiter, refused) in waiters.iter_mut().zip(&refused) {
         if refused.is_none() {

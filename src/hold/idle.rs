@@ -96,29 +96,17 @@ impl IdleGrants {
         if !grant.field.letters.has(Letter::Sticky) || grant.is_announced || most == 0 {
             return false;
         }
-        let mut before = Vec::new();
-        {
+        let before = {
             let mut state = self.state();
-            // Of two grants of a name the client has lost the earlier one, perhaps without noticing.
-            let is_lost = grant
-                .names
-                .iter()
-                .filter_map(|name| state.grants.get(name))
-                .any(|known| !known.begun.since(grant.begun).is_zero());
-            if is_lost || state.take_penalty(&grant.names) {
+            if state.take_penalty(&grant.names) {
                 return false;
             }
-            for name in grant.names.iter() {
-                if !state
-                    .grants
-                    .get(name)
-                    .is_some_and(|known| Arc::ptr_eq(known, grant))
-                {
-                    before.extend(state.grants.insert(name.into(), Arc::clone(grant)));
-                }
-            }
+            let Some(before) = state.enter(grant) else {
+                return false;
+            };
             self.names.store(state.grants.len(), Ordering::Relaxed);
-        }
+            before
+        };
         // Nobody would find it any more under all of its names.
         for other in before {
             self.release(&other);
@@ -286,6 +274,21 @@ impl IdleGrants {
 }
 
 impl IdleState {
+    /// Enters a grant under each of its names. Returns the grants whose place it takes. `None` if a later grant of one of the
+    /// names is there: of two grants of a name the client has lost the earlier one, perhaps without noticing.
+    fn enter(&mut self, grant: &Arc<Grant>) -> Option<Vec<Arc<Grant>>> {
+        let is_entered = |known: &Arc<Grant>| Arc::ptr_eq(known, grant);
+        let missing = |name: &&str| !self.grants.get(*name).is_some_and(is_entered);
+        // Empty for a grant that has been idle before, and then nothing is allocated.
+        let missing: Vec<&str> = grant.names.iter().filter(missing).collect();
+        let mut known = missing.iter().filter_map(|name| self.grants.get(*name));
+        if known.any(|known| !known.begun.since(grant.begun).is_zero()) {
+            return None;
+        }
+        let put = |name: &str| self.grants.insert(name.into(), Arc::clone(grant));
+        Some(missing.into_iter().filter_map(put).collect())
+    }
+
     /// Whether a grant of the names is to be released at once, after recalls.
     fn take_penalty(&mut self, names: &Names) -> bool {
         if self.recalled.is_empty() {

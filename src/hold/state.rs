@@ -500,9 +500,11 @@ impl HoldState {
             && self.lose(LossCause::Expired)
     }
 
-    /// Ends the validity early. Returns whether it had not ended yet.
+    /// Ends the validity early. Returns whether it had not ended yet. A hold that is finishing is missing on its masters by
+    /// its own doing.
     pub(super) fn lose(&mut self, cause: LossCause) -> bool {
-        let kept = matches!(self.phase, Phase::Held | Phase::Vacant | Phase::Idle);
+        let is_own_doing = self.is_finishing && cause == LossCause::Forgotten;
+        let kept = !is_own_doing && matches!(self.phase, Phase::Held | Phase::Vacant | Phase::Idle);
         if kept {
             self.was_idle = self.phase == Phase::Idle;
             self.phase = Phase::Lost(cause);

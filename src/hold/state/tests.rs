@@ -378,3 +378,42 @@ fn an_idle_grant_is_renewed_once_after_its_last_hold() {
     // Nobody loses a hold when it lapses.
     assert!(state.lapse(at(30)) && state.was_idle());
 }
+
+#[test]
+fn a_grant_is_passed_on_only_from_the_phase_that_the_caller_knows() {
+    let mut state = vacant();
+    assert_eq!(state.pass(Phase::Idle, at(1), &next_in_line(true)), None);
+    assert!(state.become_idle(at(1), AT_ONCE, HoldKind::Plain));
+    assert_eq!(state.pass(Phase::Vacant, at(1), &next_in_line(true)), None);
+    assert_eq!(state.pass(Phase::Idle, at(1), &next_in_line(true)), Some(1));
+}
+
+#[test]
+fn a_leaked_hold_needs_nothing_any_more() {
+    let mut state = held();
+    state.enter(0, at(0), AT_ONCE, true, HoldKind::Plain);
+    assert!(state.leak(true));
+    assert_eq!(state.upkeep(at(1), OLD), Upkeep::Nothing);
+}
+
+#[test]
+fn nothing_of_a_hold_begins_while_it_is_finishing() {
+    let mut state = held();
+    state.enter(0, at(0), AT_ONCE, true, HoldKind::Plain);
+    state.enter(0, at(0), AT_ONCE, true, HoldKind::Plain);
+    assert!(!state.begin_finish(0), "two are in");
+    state.exit(true, false);
+    assert!(!state.begin_finish(1), "another hold");
+    assert!(state.begin_finish(0));
+    assert!(state.enter(0, at(1), AT_ONCE, true, HoldKind::Plain).is_none());
+    assert!(state.view(0, at(1)).left.is_zero() && !state.may_be_stored(at(1)));
+    assert_eq!(state.upkeep(at(1), OLD), Upkeep::Look(Duration::from_secs(29)));
+    assert!(!state.lose(LossCause::Forgotten), "the masters release it");
+    state.cancel_finish();
+    assert!(state.may_be_stored(at(1)) && state.upkeep(at(1), OLD) == renewal(29));
+    assert!(state.begin_finish(0) && state.lose(LossCause::Closed));
+    let mut state = held();
+    state.enter(0, at(0), AT_ONCE, true, HoldKind::Plain);
+    state.keep_at_least(0, at(0), Duration::from_secs(1));
+    assert!(!state.begin_finish(0), "its names stay locked");
+}
