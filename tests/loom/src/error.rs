@@ -5,6 +5,7 @@
 pub(crate) enum LossCause {
     Expired,
     Closed,
+    Forgotten,
 }
 
 /// Why a lock was refused, which no model looks at.
