@@ -39,7 +39,7 @@ pub(crate) fn made_now(pool: &Pool, keep: Duration) -> JobMark {
 }
 
 /// Stores a mark on all masters and releases the hold there, in one round. Returns once `needed` masters have done
-/// both; the others are asked again as by [`store`]. If too few masters have done both, returns these masters.
+/// both; [`Stored::go_on`] is for the others. If too few masters have done both, returns these masters.
 ///
 /// Until then each master either refuses others by the hold, or reports by the mark that the job is done. So no hold
 /// has to be renewed once it is released in part.
@@ -52,7 +52,7 @@ pub(crate) async fn store_and_release(
     claim: &Claim,
     mark: &JobMark,
     needed: usize,
-) -> Result<(), NodeSet> {
+) -> Result<Stored, NodeSet> {
     let (yielding, random) = (&pool.topics.yielding, &pool.random);
     yielding.released(&claim.names, random);
     let mut storing = Storing::new(&claim.names, mark, NodeSet::default());
@@ -63,11 +63,26 @@ pub(crate) async fn store_and_release(
         yielding.note_listeners(&claim.names, node, listen, sent, random);
         storing.count(&mut round, node, answer);
         if storing.stored.len() >= needed {
-            storing.go_on(pool, round, Some(claim.clone()));
-            return Ok(());
+            let pool = Arc::clone(pool);
+            return Ok(Stored { storing, pool, round });
         }
     }
     Err(storing.stored)
+}
+
+/// A mark that a quorum has, and the round in which the other masters may still answer.
+#[must_use]
+pub(crate) struct Stored {
+    storing: Storing,
+    pool: Arc<Pool>,
+    round: Round,
+}
+
+impl Stored {
+    /// Goes on in the background, as [`store`] does. `release` is the hold, unless another call has released it.
+    pub(crate) fn go_on(self, release: Option<Claim>) {
+        self.storing.go_on(&self.pool, self.round, release);
+    }
 }
 
 /// Stores a mark on the masters that are not in `stored`. Returns `true` once `needed` masters have it, and `false` if the

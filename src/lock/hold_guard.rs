@@ -139,15 +139,22 @@ impl HoldGuard {
         if !self.hold.begin_finish() {
             return Err((self, NodeSet::default()));
         }
-        if let Err(stored) = job_mark::store_and_release(pool, &grant.claim(), mark, grant.needed).await {
-            self.hold.cancel_finish();
-            self.client.schedule.watch(grant);
-            return Err((self, stored));
-        }
+        let claim = grant.claim();
+        let stored = match job_mark::store_and_release(pool, &claim, mark, grant.needed).await {
+            Ok(stored) => stored,
+            Err(stored) => {
+                self.hold.cancel_finish();
+                self.client.schedule.watch(grant);
+                return Err((self, stored));
+            }
+        };
         let was_valid = !self.hold.remaining().is_zero();
+        let mut unreleased = None;
         if let GuardEnd::Release(release) = self.exit(was_valid) {
             release.mark_as_sent();
+            unreleased = Some(claim);
         }
+        stored.go_on(unreleased);
         self.count_outcome(UnlockOutcome::Released);
         Ok(was_valid)
     }

@@ -288,6 +288,37 @@ async fn closing_right_after_a_job_leaves_nothing() {
     }
 }
 
+/// The client is closed while the masters are told that the job is done. One of them answers late, and is told once to release
+/// the hold.
+#[tokio::test(start_paused = true)]
+async fn closing_beside_the_end_of_a_job_releases_once() {
+    let cluster = Cluster::new(3);
+    let apart = Client::new().distances(&[ms(10), ms(10), ms(10)]);
+    let builder = Masters::builder().node_timeout(ms(50)).lease(LEASE);
+    let builder = builder.quarantine(Quarantine::Off).rounds(Rounds::All);
+    let one = cluster.connect_as(&apart, builder).await.expect("connects");
+    let job = job(&one);
+    let ran = job.run(async |_guard| {
+        sleep(ms(100)).await;
+        cluster.master(2).hold_requests(true);
+        Ok::<_, ()>(7)
+    });
+    let closed = async {
+        // The masters know the lock since 10 ms, so the end of the job is on its way.
+        sleep(ms(125)).await;
+        one.close(Closing::Release).await;
+    };
+    let answered = async {
+        sleep(ms(200)).await;
+        cluster.master(2).hold_requests(false);
+    };
+    let (ran, (), ()) = futures::join!(ran, closed, answered);
+    assert_eq!(ran, Ok(Once::Unconfirmed(7)));
+    sleep(LEASE / 2).await;
+    assert_eq!(executed(&cluster, "release")[2], 1);
+    assert!(cluster.iter().all(|master| master.locks().is_empty()));
+}
+
 /// The time of the mark is over before any master has it. The lock is free at once, not after a lease.
 #[tokio::test(start_paused = true)]
 async fn a_time_that_is_over_on_the_way_keeps_nobody_waiting() {

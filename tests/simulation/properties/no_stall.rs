@@ -11,6 +11,10 @@ use super::Case;
 use crate::history::{Event, Kind};
 use crate::run::ASKING;
 
+/// A waiter behind one that died asks by itself so often: no call comes when a lease ends, and while a name is held nobody finds
+/// out that the waiter ahead has died.
+const BY_ITSELF: Duration = Duration::from_secs(5);
+
 /// From one turn to the next: some rounds, each with as much delay as there is between clients and masters, and far
 /// less than any timer of a waiter.
 const HAND_OFF: Duration = Duration::from_millis(500);
@@ -88,9 +92,10 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
             continue;
         };
         let before = last.insert(name, place).unwrap_or(begun);
-        let free = kept.max(left_until(&events[..begun], name));
-        let took = event.at.saturating_sub(events[before].at.max(free));
-        if took > within {
+        let left = left_until(&events[..begun], name);
+        let is_left = left > events[begun].at;
+        let took = event.at.saturating_sub(events[before].at.max(kept).max(left));
+        if took > within + if is_left { BY_ITSELF } else { Duration::ZERO } {
             let what = format!("nobody had {name} for {took:?}, although all waited for it");
             return Some((what, vec![before, place]));
         }
