@@ -140,7 +140,7 @@ impl Slot {
             let end = Instant::now() + quiet;
             // A call that was not deferred sends no notification when it is answered, so the loop checks at
             // intervals.
-            while Instant::now() < end && self.deferrals.pending() == (pending, settled) {
+            while Instant::now() < end && self.deferrals.pending().1 == settled {
                 let _ = timeout(LOOK.min(quiet), self.deferrals.settled()).await;
                 if self.is_drained() {
                     return 0;
@@ -231,5 +231,44 @@ impl Slot {
             pending_releases: self.deferrals.pending().0,
             is_overloaded: self.is_full(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::protocol::claim::Claim;
+    use crate::protocol::field::{Field, Letters};
+    use crate::protocol::kind::HoldKind;
+
+    fn release(number: u64) -> PendingRelease {
+        PendingRelease::new(Claim {
+            names: "a".into(),
+            field: Field {
+                client: Uuid::nil(),
+                number,
+                letters: Letters::default(),
+            },
+            kind: HoldKind::Plain,
+            is_announced: false,
+        })
+    }
+
+    /// A release that becomes pending meanwhile is no sign that the master is silent.
+    #[tokio::test(start_paused = true)]
+    async fn a_release_that_is_added_does_not_end_the_wait_for_answers() {
+        let events = NodeEvents::new("one".into(), Arc::default());
+        let slot = Slot::new(0, events, &Arc::default());
+        let (begun, quiet) = (Instant::now(), Duration::from_millis(100));
+        slot.defer(release(1));
+        let another = async {
+            tokio::time::sleep(quiet / 2).await;
+            slot.defer(release(2));
+        };
+        let (left, ()) = tokio::join!(slot.drain(quiet), another);
+        assert_eq!(left, 2);
+        assert!(begun.elapsed() >= quiet, "{:?}", begun.elapsed());
     }
 }
