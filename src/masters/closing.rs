@@ -51,8 +51,8 @@ impl Masters {
     /// returns, every connection is closed and no background task is left.
     ///
     /// Releases go in batches and take the time that they need, for as long as the masters answer. A master
-    /// that has been silent for four node deadlines is left as it is, and the leases free its names. The
-    /// result counts the released holds.
+    /// that has been silent for four node deadlines, or has only refused releases, is left as it is, and the leases free its
+    /// names. The result counts the released holds.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

@@ -106,7 +106,7 @@ struct ReleaseQueue {
     /// Bytes of all releases here.
     bytes: usize,
     settled: u64,
-    /// Whether the last answer was an error.
+    /// Whether the last answer refused a release, which is to be sent again.
     refused: bool,
     closed: bool,
 }
@@ -175,9 +175,9 @@ impl Deferrals {
         self.queue().batches > 0
     }
 
-    /// Whether the last answer was an error that passes. Resets the flag.
-    pub(super) fn was_refused(&self) -> bool {
-        std::mem::take(&mut self.queue().refused)
+    /// Whether the last answer refused a release, which is to be sent again.
+    pub(super) fn is_refused(&self) -> bool {
+        self.queue().refused
     }
 
     /// Sends the next batch, if there is one.
@@ -197,20 +197,22 @@ impl Deferrals {
         link.call(&request, By::Sha, ReplyTo::left_to(call, 0));
     }
 
-    fn answered(&self, batch: Vec<PendingRelease>, answer: Answer) {
-        let (sent, refused) = (batch.len(), answer.is_err());
+    /// Takes the answers to a batch.
+    fn answered(&self, answers: Vec<(PendingRelease, Answer)>) {
+        let sent = answers.len();
         let mut settled = Vec::with_capacity(sent);
         let mut queue = self.queue();
         queue.batches -= 1;
         queue.sent -= sent;
-        queue.refused |= refused;
-        for (mut deferred, answer) in apart(batch, answer).into_iter().rev() {
+        queue.refused = false;
+        for (mut deferred, answer) in answers.into_iter().rev() {
             if answer.is_ok() || (sent == 1 && is_done(&answer)) || queue.closed {
                 queue.bytes -= deferred.size();
                 queue.settled += 1;
                 settled.push((deferred, answer));
             } else {
                 deferred.alone |= is_done(&answer);
+                queue.refused = true;
                 queue.waiting.push_front(deferred);
             }
         }
@@ -296,9 +298,13 @@ impl Late for Batch {
             let reply = ReplyTo::left_to(Arc::clone(&self) as _, 0);
             return self.link.call(&self.request, By::Source, reply);
         }
-        self.link.react_to(&answer);
         let releases = std::mem::take(&mut *self.releases.lock().unwrap_or_else(PoisonError::into_inner));
-        self.deferrals.answered(releases, answer);
+        // The answer of a batch contains the errors of its releases.
+        let answers = apart(releases, answer);
+        for (_, answer) in &answers {
+            self.link.react_to(answer);
+        }
+        self.deferrals.answered(answers);
     }
 }
 

@@ -51,7 +51,7 @@ impl<'a> Pace<'a> {
             self.overdue.get_or_insert(now);
         }
         self.sent = None;
-        if deferrals.was_refused() {
+        if deferrals.is_refused() && self.paused_until.is_none() {
             self.paused_until = Some(now + self.delays.next().unwrap_or(LONGEST_DELAY));
         }
         if !deferrals.is_waiting() {

@@ -120,9 +120,9 @@ impl Slot {
         self.link().is_ok_and(|link| link.is_backed_up())
     }
 
-    /// Waits until all calls have answers and no release is pending. Gives up once the master has been silent
-    /// for `quiet`, or for the longer time that a distant master needs. Returns the number of releases that
-    /// are still pending.
+    /// Waits until all calls have answers and no release is pending. Gives up once the master has been silent or
+    /// has refused releases for `quiet`, or for the longer time that a distant master needs. Returns the number of
+    /// releases that are still pending.
     pub(crate) async fn drain(&self, quiet: Duration) -> usize {
         let mut before = None;
         loop {
@@ -131,7 +131,9 @@ impl Slot {
             if pending == 0 && link.as_ref().is_none_or(|link| !link.is_waiting()) {
                 return 0;
             }
-            let progress = Some((settled, link.as_ref().map(|link| link.last_received())));
+            // An answer that refuses releases is no progress.
+            let answering = link.as_ref().filter(|_| !self.deferrals.is_refused());
+            let progress = Some((settled, answering.map(|link| link.last_received())));
             if progress == before {
                 return pending;
             }

@@ -8,7 +8,7 @@ use crate::support::{
     Proxy, Script, Server, StandIn, WITHIN, all_executed, connect, heard_from_all, held_everywhere, patient,
     three, until, until_free, vote, within,
 };
-use multilock::{LockError, Masters, Unlocked, Vote};
+use multilock::{Closing, LockError, Masters, Unlocked, Vote};
 use redis::Value;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -464,6 +464,40 @@ async fn scripts_forgotten() {
     forget().await;
     set(&servers[0], "min-replicas-to-write", "0").await;
     until_free(&servers, "a").await;
+}
+
+/// Releases in one call are refused one by one, by something that passes. They are sent again after pauses, and closing does not
+/// wait for the end of the trouble.
+#[tokio::test]
+async fn closing_leaves_what_is_refused() {
+    let servers = three(&[]).await;
+    let builder = patient(servers.iter().map(Server::url)).for_tests(LONG);
+    let builder = builder.node_timeout(A_WHILE);
+    let masters = builder.connect().await.expect("masters that can be used");
+    let names: Vec<String> = (0..10).map(|number| format!("job:{number}")).collect();
+    let mut guards = Vec::new();
+    for name in &names {
+        guards.push(held_everywhere(&masters.red_lock(name.as_str())).await);
+    }
+    set(&servers[0], "min-replicas-to-write", "1").await;
+    servers[0].command(&["CONFIG", "RESETSTAT"]).await;
+    let closed = within(
+        "closed beside a master that refuses",
+        masters.close(Closing::Release),
+    )
+    .await;
+    let left: Vec<u64> = closed.left.iter().map(|(_, count)| *count).collect();
+    assert_eq!((closed.released, left), (10, vec![10]));
+    let calls = servers[0].command(&["INFO", "commandstats"]).await;
+    let calls = format!("{calls:?}");
+    let sent = calls.split("cmdstat_evalsha:calls=").nth(1).map_or(0, |rest| {
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().expect("a number")
+    });
+    assert!((1..100).contains(&sent), "{sent} calls: {calls}");
+    for server in &servers[1..] {
+        assert!(!server.exists("job:0").await, "released");
+    }
 }
 
 async fn three_with_a_user() -> (Vec<Server>, Masters) {
