@@ -304,7 +304,7 @@ async fn closing_beside_the_end_of_a_job_releases_once() {
         Ok::<_, ()>(7)
     });
     let closed = async {
-        // The masters know the lock since 10 ms, so the end of the job is on its way.
+        // The body ended at 110 ms. No master knew the script of the end, so the end is sent twice, until 130 ms.
         sleep(ms(125)).await;
         one.close(Closing::Release).await;
     };
