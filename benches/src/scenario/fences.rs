@@ -22,7 +22,7 @@ const SAMPLES: usize = 5;
 const BETWEEN: Duration = Duration::from_millis(50);
 
 pub async fn run(bench: &mut Bench) -> Result<()> {
-    let names = bench.form(20_000, 1_000_000);
+    let names = bench.form(20_000, 200_000);
     let variables = clock::env()?;
     let variables: Vec<_> = variables
         .iter()
