@@ -127,8 +127,10 @@ async fn once(choice: &Choice) -> Result<(Summary, Vec<&'static str>)> {
         "S18" => downgrade::run,
         "S19" => several::run,
         "S20" => one_master::run,
-        "S21" => sticky::run,
-        "S23" => permits::run,
+        "S21" => sticky::near,
+        "S22w" => sticky::far,
+        "S23" => permits::near,
+        "S23w" => permits::far,
         "S24" => once::run,
     }
     bench.summary.seconds = begun.elapsed().as_secs_f64();

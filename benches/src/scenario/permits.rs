@@ -1,4 +1,5 @@
-//! S23: a pair of acquire and release of a permit beside one of a lock, and the part of the seats that is in use while many wait.
+//! S23 and S23w: a pair of acquire and release of a permit beside one of a lock, and the part of the seats that is in use
+//! while many wait; beside the masters (S23), and 5 ms away from them (S23w).
 
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use tokio::time::sleep;
 use super::Bench;
 use crate::client::{Settings, masters};
 use crate::cluster::commands;
+use crate::distance::Distance;
 use crate::pairs::fresh_name;
 use crate::stats::median;
 use crate::summary::Line;
@@ -19,21 +21,48 @@ const N: usize = 5;
 /// For how long a permit is held while others wait for it.
 const HOLD: Duration = Duration::from_millis(10);
 const CLIENTS: u32 = 4;
+const AWAY: Duration = Duration::from_millis(5);
 
-pub async fn run(bench: &mut Bench) -> Result<()> {
+/// S23.
+pub async fn near(bench: &mut Bench) -> Result<()> {
     for n in [3, N] {
         bench.cluster.wipe(N).await?;
-        let connecting = (0..CLIENTS).map(|_| masters(&bench.cluster.urls(n), Settings::default()));
-        let clients = try_join_all(connecting.map(multilock::MastersBuilder::connect)).await?;
+        let clients = connect(&bench.cluster.urls(n)).await?;
         for permits in [4, 64] {
             beside_a_lock(bench, &clients[0], n, permits).await?;
         }
+        let times = bench.form(20, 100);
         for permits in [1, 4, 8] {
-            in_use(bench, &clients, n, permits).await?;
+            let line = in_use(bench, "S23", &clients, n, permits, times).await?;
+            bench.summary.line(line);
         }
         bench.cluster.wipe(N).await?;
     }
     Ok(())
+}
+
+/// S23w.
+pub async fn far(bench: &mut Bench) -> Result<()> {
+    for n in [3, N] {
+        bench.cluster.wipe(N).await?;
+        let distance = Distance::to(&bench.cluster, n, AWAY).await?;
+        let clients = connect(&distance.urls()).await?;
+        let times = bench.form(10, 40);
+        for permits in [1, 4, 8] {
+            let mut line = in_use(bench, "S23w", &clients, n, permits, times).await?;
+            for (key, value) in distance.told().await? {
+                line = line.with(key, value);
+            }
+            bench.summary.line(line);
+        }
+        bench.cluster.wipe(N).await?;
+    }
+    Ok(())
+}
+
+async fn connect(urls: &[String]) -> Result<Vec<Masters>> {
+    let connecting = (0..CLIENTS).map(|_| masters(urls, Settings::default()));
+    Ok(try_join_all(connecting.map(multilock::MastersBuilder::connect)).await?)
 }
 
 /// One task, in turns with pairs of a lock.
@@ -62,7 +91,14 @@ async fn beside_a_lock(bench: &mut Bench, masters: &Masters, n: usize, permits: 
 
 /// Three tasks for each seat, of several clients. At best a seat is idle for two round trips between two holders: one until
 /// the next one is called, and one until it is let in. A pair without waiting takes as long as both.
-async fn in_use(bench: &mut Bench, clients: &[Masters], n: usize, permits: u32) -> Result<()> {
+async fn in_use(
+    bench: &Bench,
+    id: &str,
+    clients: &[Masters],
+    n: usize,
+    permits: u32,
+    times: u32,
+) -> Result<Line> {
     let name = fresh_name();
     let lock = clients[0].red_lock(fresh_name());
     let mut pairs = Vec::new();
@@ -74,7 +110,6 @@ async fn in_use(bench: &mut Bench, clients: &[Masters], n: usize, permits: u32) 
         pairs.push(begun.elapsed().as_secs_f64());
     }
     let pair = median(pairs);
-    let times = bench.form(20, 100);
     let before = commands(bench.cluster.observers(n)).await?;
     let begun = Instant::now();
     let working = (0..3 * permits).zip(clients.iter().cycle()).map(|(_, masters)| {
@@ -96,12 +131,10 @@ async fn in_use(bench: &mut Bench, clients: &[Masters], n: usize, permits: u32) 
     let ran = commands(bench.cluster.observers(n)).await?.since(&before);
     let (held, grants) = (held.as_secs_f64(), f64::from(3 * permits * times));
     let best = held + grants * pair;
-    let line = Line::new(format!("S23.use.k{permits}.n{n}"), n)
+    Ok(Line::new(format!("{id}.use.k{permits}.n{n}"), n)
         .with("of_best", best / took)
         .with("in_use", held / took)
         .with("pair_us", pair * 1e6)
         // Of each grant: its release, and what was asked for it, with withdrawals.
-        .with("scripts", ran.scripts() / grants);
-    bench.summary.line(line);
-    Ok(())
+        .with("scripts", ran.scripts() / grants))
 }

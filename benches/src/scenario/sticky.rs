@@ -1,5 +1,5 @@
-//! S21, S22: names that stay with a client while nobody holds them: what that saves where one client locks them again
-//! and again, and what it costs where two clients want the same one.
+//! S21, S22, S22w: names that stay with a client while nobody holds them: what that saves where one client locks them
+//! again and again, and what it costs where two clients want the same one; beside the masters, and 5 ms away (S22w).
 
 use std::time::{Duration, Instant};
 
@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 
 use super::Bench;
 use crate::client::{Client, Settings, Who, masters};
+use crate::distance::Distance;
 use crate::pairs::{fresh_name, many_tasks, one_task};
 use crate::stats::{Durations, median};
 use crate::summary::Line;
@@ -18,13 +19,15 @@ const NEVER: Duration = Duration::from_secs(10);
 const TASKS: usize = 64;
 /// Of the contest over several names and the turns.
 const N: usize = 5;
+const AWAY: Duration = Duration::from_millis(5);
 
 async fn connect(bench: &Bench, n: usize) -> Result<Masters> {
     let masters = masters(&bench.cluster.urls(n), Settings::default());
     Ok(masters.connect().await?)
 }
 
-pub async fn run(bench: &mut Bench) -> Result<()> {
+/// S21 and S22.
+pub async fn near(bench: &mut Bench) -> Result<()> {
     for n in bench.form(vec![1, 5], vec![1, 3, 5]) {
         // The masters of the last number are a set of their own.
         bench.cluster.wipe(N).await?;
@@ -32,7 +35,22 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
     }
     names(bench).await?;
     turns(bench).await?;
-    tries(bench).await
+    let repeats = bench.form(200, 1000);
+    let line = tries("S22.try", &bench.cluster.urls(N), repeats).await?;
+    bench.summary.line(line);
+    Ok(())
+}
+
+/// S22w.
+pub async fn far(bench: &mut Bench) -> Result<()> {
+    let distance = Distance::to(&bench.cluster, N, AWAY).await?;
+    let repeats = bench.form(20, 100);
+    let mut line = tries("S22w.try", &distance.urls(), repeats).await?;
+    for (key, value) in distance.told().await? {
+        line = line.with(key, value);
+    }
+    bench.summary.line(line);
+    Ok(())
 }
 
 /// One task, one name: a pair, beside a pair of the limit on names of its own.
@@ -135,11 +153,11 @@ async fn turns(bench: &mut Bench) -> Result<()> {
 }
 
 /// A try beside a name that stays with another client.
-async fn tries(bench: &mut Bench) -> Result<()> {
-    let (keeps, tries) = (connect(bench, N).await?, connect(bench, N).await?);
-    let limit = Client::connect(Who::Limit, &bench.cluster.urls(N), Settings::default()).await?;
+async fn tries(id: &str, urls: &[String], repeats: u32) -> Result<Line> {
+    let connect = || masters(urls, Settings::default()).connect();
+    let (keeps, tries) = (connect().await?, connect().await?);
+    let limit = Client::connect(Who::Limit, urls, Settings::default()).await?;
     let (mut latency, mut won) = (Durations::default(), 0_u32);
-    let repeats = bench.form(200, 1000);
     for _ in 0..repeats {
         let name = fresh_name();
         let guard = keeps.red_lock(&*name).sticky().lock().await?;
@@ -152,11 +170,11 @@ async fn tries(bench: &mut Bench) -> Result<()> {
             guard.unlock().await?;
         }
     }
-    let pair = one_task(&limit, Duration::from_millis(200), NEVER)
+    let pair = one_task(&limit, Duration::from_millis(400), NEVER)
         .await?
         .latency
         .at(0.5);
-    let line = Line::new("S22.try", N)
+    Ok(Line::new(id, N)
         .with("ours_success", f64::from(won) / f64::from(repeats))
         .with("ours_us", if won > 0 { latency.at(0.5) } else { 0.0 })
         // A pair is two round trips.
@@ -167,7 +185,5 @@ async fn tries(bench: &mut Bench) -> Result<()> {
             } else {
                 0.0
             },
-        );
-    bench.summary.line(line);
-    Ok(())
+        ))
 }
