@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::time::rounded::Rounded;
 use crate::values::votes::{Vote, Votes};
 
-/// Votes that failed only because of the node deadline: the masters are up, or may be, and answer later.
+/// Votes that failed only because of the node timeout: the masters are up, or may be, and answer later.
 pub(super) struct Lateness {
     within: Duration,
     /// Longest round trip of a late answer, if there was one.

@@ -41,7 +41,7 @@ impl NoticeCounts {
 }
 
 impl Subscription {
-    /// Subscribes, and waits until every reachable master has confirmed, until the node deadline at most.
+    /// Subscribes, and waits until every reachable master has confirmed, until the node timeout at most.
     /// Timers make up for messages that are missed meanwhile.
     pub(crate) async fn begin(
         pool: &Arc<Pool>,

@@ -360,9 +360,11 @@ impl<M: Mode> MultiLockGuard<M> {
         extend::extend(client, self.hold(), lease).await
     }
 
-    /// Leaves the hold. The last guard of a hold does one of two things:
+    /// Leaves the hold. The last guard of a hold does one of four things:
     /// - It hands the hold on to the next task of this process that waits for the same names with the same
     ///   options. That is possible for a bounded time, and sends nothing.
+    /// - It lets the names of a [`sticky`](crate::MultiLock::sticky) lock stay with this client, and sends nothing.
+    /// - It keeps the names locked for the rest of [`at_least`](crate::MultiLock::at_least).
     /// - It releases the names on every master and wakes their waiters.
     ///
     /// An inner guard sends nothing, and the outer hold goes on.

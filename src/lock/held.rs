@@ -31,7 +31,7 @@ impl Masters {
     /// # Ok(()) }
     /// ```
     ///
-    /// The masters are asked by `SCAN`, about a thousand keys at a time, so no other client waits for longer than a
+    /// The masters are asked by `SCAN`, about 400 keys at a time, so no other client waits for longer than a
     /// millisecond or two. All keys of a database are looked at, and not only those of locks. A lock that is taken or
     /// released meanwhile may be missing, and so are keys that an ACL denies to this client.
     ///

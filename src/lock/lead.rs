@@ -66,8 +66,8 @@ impl MultiLock {
     ///
     /// - [`RunError::Lock`] with an error that no time cures ([`LockError::is_permanent`]): an option that is
     ///   not allowed, or masters that were closed. A [`lease`](Self::lease) is such an option, because it is not renewed,
-    ///   and an [`owner`](Self::owner), because a hold that is entered again asks no master. Outside of a tokio runtime:
-    ///   with any error.
+    ///   and an [`owner`](Self::owner), because a hold that is entered again asks no master, and
+    ///   [`sticky`](Self::sticky). Outside of a tokio runtime: with any error.
     /// - [`RunError::Overlapped`] as for [`run`](Self::run).
     ///
     /// # Cancel safety

@@ -314,7 +314,8 @@ impl MastersBuilder {
     }
 
     /// Makes waiters of this client and of Redisson's wake each other, for names that both lock. Off by default. Costs each
-    /// master up to three commands a release.
+    /// master two commands more for each name that is released, three where somebody listens, and one or two for each
+    /// waiting `RFairLock`.
     ///
     /// Locks of both exclude each other anyway; only the time that a waiter loses depends on the option. With it:
     /// - A release and a [force](crate::MultiLock::force_release) are announced on Redisson's channels, also to the first waiter

@@ -15,7 +15,7 @@ use crate::hold::retake;
 use crate::masters::Masters;
 use crate::node::{PendingRelease, label};
 
-/// Fate of the holds when a pool is closed.
+/// Fate of the holds when a client is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Closing {
@@ -46,12 +46,12 @@ pub struct Closed {
 const SILENT: u32 = 4;
 
 impl Masters {
-    /// Ends the pool, for this and every other clone. Waiters get
+    /// Ends the client, for this and every other clone. Waiters get
     /// [`LockError::Closed`](crate::LockError::Closed), and holds are released or left as asked. When this
     /// returns, every connection is closed and no background task is left.
     ///
     /// Releases go in batches and take the time that they need, for as long as the masters answer. A master
-    /// that has been silent for four node deadlines, or has only refused releases, is left as it is, and the leases free its
+    /// that has been silent for four node timeouts, or has only refused releases, is left as it is, and the leases free its
     /// names. The result counts the released holds.
     ///
     /// ```

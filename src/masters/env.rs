@@ -193,7 +193,7 @@ impl<V: Fn(&str) -> Option<String>> Variables<V> {
     }
 
     fn label(&self, nodes: &mut Vec<Node>) -> Result<(), InvalidInput> {
-        let Some(text) = (self.0)(NODE_LABELS) else {
+        let Some(text) = self.text(NODE_LABELS) else {
             return Ok(());
         };
         let labels: Vec<&str> = text.split(',').map(str::trim).collect();
@@ -208,7 +208,7 @@ impl<V: Fn(&str) -> Option<String>> Variables<V> {
 
     /// Login of every master that has no password in its URL.
     fn credentials(&self) -> Result<Option<Provider>, InvalidInput> {
-        let (user, password) = ((self.0)(USER), (self.0)(PASSWORD));
+        let (user, password) = (self.text(USER), (self.0)(PASSWORD));
         let either = format!("one of the two: {PASSWORD_FILE} or {PASSWORD}");
         match (password, self.file(PASSWORD_FILE)?) {
             (Some(_), Some(file)) => Err(InvalidInput::new(PASSWORD_FILE, file.display(), either)),

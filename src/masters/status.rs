@@ -34,7 +34,7 @@ pub struct Status {
     /// Holds of this client with a live guard, or that it still renews or releases. A leaked hold does not
     /// count.
     pub holds: usize,
-    /// Names that stay with this client while nobody holds them ([`sticky`](crate::MultiLock::sticky)).
+    /// Grants that stay with this client while nobody holds them ([`sticky`](crate::MultiLock::sticky)).
     pub idle: usize,
     /// Calls that wait for a lock.
     pub waiters: usize,
@@ -67,7 +67,7 @@ pub struct NodeConnection {
     /// Round trip of the last answer that counted as a vote. Before the first one, it is the time of the
     /// connection's set-up, which is several round trips.
     pub round_trip: Duration,
-    /// Whether the master has missed a node deadline, and sent nothing since.
+    /// Whether the master has missed a node timeout, and sent nothing since.
     pub is_silent: bool,
     /// Time for which the master has no vote, because it may have forgotten its holders: it was started not long ago,
     /// its memory was wiped, or its clock stepped. Zero if it has a vote.

@@ -36,7 +36,7 @@ impl<'a> Pace<'a> {
     }
 
     /// Sends the next batch if it is time, and returns the time to look again. A batch waits for the answer
-    /// to its predecessor until the node deadline. After that the predecessor is left to the connection, like
+    /// to its predecessor until the node timeout. After that the predecessor is left to the connection, like
     /// every release that was sent.
     pub(super) fn send(&mut self, deferrals: &Arc<Deferrals>, link: &Arc<Link>) -> Option<Instant> {
         let now = Instant::now();
@@ -71,7 +71,7 @@ impl<'a> Pace<'a> {
         Some(now + self.node_timeout)
     }
 
-    /// Counts a missed deadline if the master was silent for another node deadline while a release had no
+    /// Counts a missed deadline if the master was silent for another node timeout while a release had no
     /// answer.
     pub(super) fn listen(&mut self, link: &Link) {
         let Some(since) = self.overdue.take() else { return };

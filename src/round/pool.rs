@@ -207,7 +207,7 @@ impl Pool {
         }
     }
 
-    /// Waits until a quorum of masters has room in its backlog of releases, for the node deadline at most. So a
+    /// Waits until a quorum of masters has room in its backlog of releases, for the node timeout at most. So a
     /// caller that takes locks faster than they can be released is slowed down.
     pub(crate) async fn wait_for_backlog(&self, needed: usize) {
         let full = || self.slots.iter().filter(|slot| slot.is_full()).count();

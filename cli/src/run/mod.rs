@@ -93,7 +93,9 @@ async fn connect_and_take(
         (false, None) => Patience::Endless,
     };
     let mut builder = masters.builder()?;
-    if let (Work::Program(run), None) = (work, env::var_os("MULTILOCK_CLIENT_LABEL")) {
+    // A variable that is empty counts as not set.
+    let is_labelled = env::var("MULTILOCK_CLIENT_LABEL").is_ok_and(|label| !label.trim().is_empty());
+    if let (Work::Program(run), false) = (work, is_labelled) {
         builder = builder.client_label(label_of(run));
     }
     if let Some(lease) = args.lease {

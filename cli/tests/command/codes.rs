@@ -393,7 +393,7 @@ async fn a_release_that_is_not_confirmed() {
         let servers = three(ARGS).await;
         let witness = Witness::new();
         let script = witness.script("say A; read line");
-        // The command waits for silent masters for some node deadlines at its end.
+        // The command waits for silent masters for some node timeouts at its end.
         let short = ["--node-timeout", "1s"];
         let args = [&["run", "a"], &short[..], args, &["--", "sh", "-c", &script]].concat();
         let mut command = multilock(&urls(&servers));

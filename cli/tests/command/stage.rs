@@ -16,7 +16,7 @@ use tokio::time::timeout;
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_multilock");
 
 /// The command, with masters at these addresses and deadlines that only a fault makes one miss. A lease of less than 11 s
-/// needs a shorter node deadline.
+/// needs a shorter node timeout.
 pub(crate) fn multilock<S: AsRef<str>>(urls: &[S]) -> Command {
     let urls: Vec<&str> = urls.iter().map(AsRef::as_ref).collect();
     // A shell that starts the tests in the background has them ignore some signals, and the command keeps to that.

@@ -289,11 +289,10 @@ async fn the_holder_is_shown_by_its_program_and_the_name_as_text() {
     let servers = three(ARGS).await;
     let script = format!("{PROGRAM} inspect \"$MULTILOCK_NAMES\"; {PROGRAM} list");
     let name = "red\u{1b}[31m";
-    let ended = run(
-        multilock(&urls(&servers)),
-        &[name, "--", "/bin/sh", "-c", &script],
-    )
-    .await;
+    let mut command = multilock(&urls(&servers));
+    // As Compose and Helm pass it on.
+    command.env("MULTILOCK_CLIENT_LABEL", "");
+    let ended = run(command, &[name, "--", "/bin/sh", "-c", &script]).await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert_eq!(ended.stdout.matches("red\\u{1b}[31m").count(), 2, "{ended:?}");
     assert!(ended.stdout.contains("held by sh@"), "{ended:?}");

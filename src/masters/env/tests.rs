@@ -141,6 +141,8 @@ fn empty_variables_are_not_set() {
         "MULTILOCK_QUARANTINE",
         "MULTILOCK_ROUNDS",
         "MULTILOCK_DRIFT_FACTOR",
+        "MULTILOCK_NODE_LABELS",
+        "MULTILOCK_USER",
     ];
     let variable = |name: &str| match name {
         NODES => Some(String::from("redis://10.0.0.1")),
