@@ -72,9 +72,12 @@ do
       end
       return {stamp, 5, left < math.huge and math.floor(left) or -1, cause, label, table.concat(open, ' ')}
     end
-    if waiter ~= '' then queues.drop(queue, its_deadlines, waiter) end
-    its.call_first(now, '', nil, wanted)
-    its.tell(now, lease)
+    -- acquire.lua refuses a call without a token where others have one. Then nobody else's turn is used up.
+    if ARGV[3] ~= '' or redis.call('exists', KEYS[4]) == 0 then
+      if waiter ~= '' then queues.drop(queue, its_deadlines, waiter) end
+      its.call_first(now, '', nil, wanted)
+      its.tell(now, lease)
+    end
   end
   -- There is no other queue for the seat.
   ARGV[6], ARGV[7] = '0', ''

@@ -1,4 +1,5 @@
--- retain: keep the names that an owner has given up locked for some ms more, so that no other owner gets in before.
+-- retain: keep the names that an owner has given up locked for some ms more, so that no other owner gets in before. The
+-- owner's term is over.
 --
 -- KEYS  for each name: the name, its queue, its deadlines
 -- ARGV  owner field, ms
@@ -27,6 +28,9 @@ for n = 1, names do
     redis.pcall('hset', key, owner, 0)
     queues.tell_head(key, KEYS[3 * n - 1], KEYS[3 * n], now, ms)
   end
+end
+if retained > 0 then
+  for n = 1, names do publish(owner, KEYS[3 * n], 'released') end
 end
 if retained == names then return 1 end
 return {retained}

@@ -210,7 +210,7 @@ impl<'a> Acquisition<'a> {
             let causes = reply.causes.as_deref().unwrap_or_default();
             self.blockers.add(causes, reply.holder.take());
             if self.request.permits.is_some() && matches!(reply.vote, Vote::Refused { .. }) {
-                self.blockers.seats.push(reply.open);
+                self.blockers.seats.push((node, reply.open));
             }
             self.behind.add(reply.behind);
             self.round.voted(node, &reply.vote);
@@ -503,7 +503,7 @@ fn receive_stragglers(
     waiting: Option<QueueEntry>,
 ) {
     let client = &request.client;
-    let (grant, begun) = (Arc::clone(grant), round.begun());
+    let (grant, begun, schedule) = (Arc::clone(grant), round.begun(), Arc::clone(&client.schedule));
     let waited_in = waiting.map(|waiting| (Arc::clone(&client.pool), request.names.clone(), waiting));
     // A sticky grant may be idle by then, and would keep the waiters out.
     let client = grant
@@ -525,7 +525,9 @@ fn receive_stragglers(
             waiting.withdraw(pool, names, |other| other == node);
         }
         let kind = VoteKind::of(&vote);
-        grant.note_vote(node, vote);
+        if grant.note_late_vote(node, vote) {
+            schedule.watch(&grant);
+        }
         kind
     };
     round.detach(NoScriptFallback::LoadOnly, note);

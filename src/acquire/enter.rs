@@ -90,6 +90,7 @@ async fn reenter(
                     asked: Asked::default(),
                     blockers: Box::default(),
                     deferred: None,
+                    has_no_common_seat: false,
                 });
             }
             // If the remaining validity suffices, an extension that fails does not matter. No longer lease is

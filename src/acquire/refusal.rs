@@ -36,6 +36,8 @@ pub(crate) struct Refusal {
     pub(crate) blockers: Box<Blockers>,
     /// Rollback of the attempt, if it waits for more answers.
     pub(crate) deferred: Option<DelayedRollback>,
+    /// Whether masters have free seats of a name with permits, but no seat is free on a quorum.
+    pub(crate) has_no_common_seat: bool,
 }
 
 impl Refusal {
@@ -107,6 +109,7 @@ impl Refusal {
             asked: Asked::default(),
             blockers: Box::default(),
             deferred: None,
+            has_no_common_seat: false,
         }
     }
 }
@@ -126,6 +129,7 @@ impl From<LockError> for Refusal {
             asked: Asked::default(),
             blockers: Box::default(),
             deferred: None,
+            has_no_common_seat: false,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use tokio::time::{sleep, sleep_until};
+use tokio::time::{sleep, sleep_until, timeout};
 
 use crate::acquire::line_up::{inside, is_inside};
 use crate::acquire::refusal::{Asked, Refusal};
@@ -15,6 +15,9 @@ use crate::node::waiters::{CallCounts, Calls};
 use crate::protocol::tally::LossReason;
 use crate::protocol::waiter::FIRST_MASTER;
 use crate::values::votes::Vote;
+
+/// Longest wait for more calls while masters name different seats. Their calls come at about the same time.
+const DISAGREE: Duration = Duration::from_millis(2);
 
 impl Waiting<'_> {
     /// Takes in a refusal, and sleeps until another attempt is worthwhile.
@@ -111,6 +114,7 @@ async fn called(
         calls.present();
         let is_open = |node: usize| calls.called_since(node, since) || would_give(&votes[node]);
         if is_quorum_open(votes, needed, is_open) {
+            let _ = timeout(DISAGREE, calls.seats_agree(needed)).await;
             return WokenBy::Notice;
         }
         if calls.interrupted_since(since) {

@@ -9,11 +9,12 @@ use crate::acquire::refusal::Refusal;
 use crate::acquire::request::AcquireRequest;
 use crate::error::LockError;
 use crate::lock::hold_guard::HoldGuard;
-use crate::protocol::seats::most_named;
+use crate::protocol::seats::FreeSeats;
 use crate::protocol::tally::LossReason;
 use crate::protocol::waiter::Precedence;
 use crate::queue::QueueEntry;
 use crate::round::clocks::Clocks;
+use crate::values::votes::Vote;
 
 /// Most seats that are asked for in a row. Then the caller rests as after any refusal.
 const IN_A_ROW: usize = 4;
@@ -29,18 +30,17 @@ pub(super) async fn attempt_one(
     mut clocks: Option<Clocks>,
 ) -> Result<HoldGuard, Refusal> {
     let mut seat = first(request, permits, precedence);
+    let mut free = FreeSeats::unknown(request.client.pool.slots.len());
     for asked in 1..IN_A_ROW {
-        let attempted = attempt(request, Some(seat), precedence, clocks.take()).await;
-        let other = attempted
-            .as_ref()
-            .err()
-            .and_then(|refusal| open(request, refusal));
-        let Some(other) = other else { return attempted };
-        if let Err(Refusal {
-            deferred: Some(deferred),
-            ..
-        }) = &attempted
-        {
+        let mut refusal = match attempt(request, Some(seat), precedence, clocks.take()).await {
+            Err(refusal) if some_are_open(request, &refusal) => refusal,
+            ended => return ended,
+        };
+        let Some(other) = other_seat(request, &mut free, seat, &refusal) else {
+            refusal.has_no_common_seat = true;
+            return Err(refusal);
+        };
+        if let Some(deferred) = &refusal.deferred {
             // Otherwise the rollback could put the waiter back into a queue after it was let in.
             deferred.finish();
         }
@@ -69,13 +69,24 @@ fn first(request: &AcquireRequest, permits: u8, precedence: Precedence<&QueueEnt
         .unwrap_or_else(|| u8::try_from(any()).unwrap_or(1))
 }
 
-/// Seat that most masters would give instead; any of several. `None` if too many masters would give none.
-fn open(request: &AcquireRequest, refusal: &Refusal) -> Option<u8> {
+/// Whether a quorum of the masters may have free seats.
+fn some_are_open(request: &AcquireRequest, refusal: &Refusal) -> bool {
     let answers = &refusal.blockers.seats;
-    let closed = answers.iter().filter(|open| open.is_empty()).count();
-    if refusal.reason != LossReason::Held || closed >= request.blocking() {
-        return None;
+    let closed = answers.iter().filter(|(_, open)| open.is_empty()).count();
+    refusal.reason == LossReason::Held && closed < request.blocking()
+}
+
+/// Seat that most masters would give instead of `seat`; any of several. `None` if no seat is free on a quorum: holders may
+/// have different seats on different masters.
+fn other_seat(request: &AcquireRequest, free: &mut FreeSeats, seat: u8, refusal: &Refusal) -> Option<u8> {
+    for (node, vote) in refusal.votes.iter().enumerate() {
+        if *vote == Vote::Granted {
+            free.granted(node, seat);
+        }
     }
-    let best = most_named(answers);
+    for (node, open) in &refusal.blockers.seats {
+        free.refused(*node, *open);
+    }
+    let best = free.most_named(request.needed);
     best.get(request.client.pool.random.below(best.len())).copied()
 }

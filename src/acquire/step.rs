@@ -57,8 +57,9 @@ pub(super) struct Refused<'a> {
 impl Refused<'_> {
     pub(super) fn next_step(&self, pauses: &mut Pauses<'_>) -> NextStep {
         let (reason, blockers) = (self.refusal.reason, &self.refusal.blockers);
-        if self.refusal.asked == Asked::FirstAndOthers {
-            // The waiter has no place in the queues of the masters that refused.
+        // The waiter has no place in the queues of the masters that refused, or no call tells that holders have repaired
+        // their seats.
+        if self.refusal.asked == Asked::FirstAndOthers || self.refusal.has_no_common_seat {
             return NextStep::Sleep(pauses.next(SPLIT));
         }
         // A few masters may still report a waiter ahead that is just withdrawing.
@@ -143,6 +144,7 @@ mod tests {
             asked: Asked::AllAtOnce,
             blockers: Box::new(blockers),
             deferred: None,
+            has_no_common_seat: false,
         }
     }
 

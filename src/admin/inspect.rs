@@ -50,7 +50,8 @@ pub enum NodeState {
     Held {
         /// Holder of the name.
         holder: Holder,
-        /// Hold count, as the master knows it.
+        /// Hold count, as the master knows it. With 0 nobody holds the name, which stays locked for
+        /// [`MultiLock::at_least`](crate::MultiLock::at_least).
         count: u64,
         /// Time until it expires unless renewed; `None` if the key has no expiry.
         remaining: Option<Duration>,
@@ -59,7 +60,8 @@ pub enum NodeState {
     Write {
         /// Holder of the name.
         holder: Holder,
-        /// Hold count, as the master knows it.
+        /// Hold count, as the master knows it. With 0 nobody holds the name, which stays locked for
+        /// [`MultiLock::at_least`](crate::MultiLock::at_least).
         count: u64,
         /// Time until it expires unless renewed; `None` if the key has no expiry.
         remaining: Option<Duration>,
@@ -116,7 +118,7 @@ pub struct Inspection {
     pub quarantined: Vec<(Arc<str>, Duration)>,
 }
 
-/// Report of each master, or its vote if there is no report. Waits for all of them until the node deadline at
+/// Report of each master, or its vote if there is no report. Waits for all of them until the node timeout at
 /// most.
 pub(crate) async fn look(pool: &Arc<Pool>, names: &Names, kind: HoldKind) -> Vec<Result<Report, Vote>> {
     let mut sights = vec![Err(Vote::Pending); pool.slots.len()];
@@ -248,7 +250,9 @@ fn read(entry: &StoredName) -> NodeState {
 
 fn agreed(states: &[NodeState], needed: usize) -> Option<Holder> {
     let holders = states.iter().filter_map(|state| match state {
-        NodeState::Held { holder, .. } | NodeState::Write { holder, .. } => Some(holder),
+        NodeState::Held { holder, count, .. } | NodeState::Write { holder, count, .. } if *count > 0 => {
+            Some(holder)
+        }
         _ => None,
     });
     on_enough(holders.collect(), needed).into_iter().next()

@@ -139,8 +139,9 @@ impl Grant {
 
     /// Takes the idle grant for a new hold of a running task.
     pub(crate) fn take_idle(self: &Arc<Self>, options: &IdleHoldOptions) -> Option<Hold> {
+        let now = self.clock.now();
         let mut state = self.state();
-        let number = state.take_idle(self.clock.now(), options)?;
+        let number = state.take_idle(now, now.since(self.begun), options)?;
         drop(state);
         let grant = Arc::clone(self);
         Some(Hold { grant, number })
@@ -161,9 +162,10 @@ impl Grant {
         self.state().end_idle()
     }
 
-    /// Whether the grant is idle and had no hold since its last renewal. The next renewal begins now.
-    pub(crate) fn take_unused(&self) -> bool {
-        self.state().take_unused()
+    /// Whether the grant is idle and is not to be renewed. The next renewal begins now.
+    pub(crate) fn take_unwanted(&self) -> bool {
+        let age = self.clock.now().since(self.begun);
+        self.state().take_unwanted(age)
     }
 
     /// Begin of its last hold, if the grant is idle.
@@ -251,6 +253,15 @@ impl Grant {
     /// Notes the last answer of a master.
     pub(crate) fn note_vote(&self, node: usize, vote: Vote) {
         self.state().votes.set(node, vote);
+    }
+
+    /// Notes the late answer of a master to the acquire. Returns whether that plans another question to the master, so that
+    /// the grant needs something earlier.
+    pub(crate) fn note_late_vote(&self, node: usize, vote: Vote) -> bool {
+        let may_soon_grant = vote.may_soon_grant();
+        let mut state = self.state();
+        state.votes.set(node, vote);
+        may_soon_grant && state.widen_later(self.clock.now().since(self.begun))
     }
 
     /// Notes a master that has confirmed the round that began at `start` after the quorum.

@@ -85,9 +85,9 @@ impl Hold {
         self.grant.state().begin_finish(self.number)
     }
 
-    /// Notes that the masters have not released the grant.
-    pub(crate) fn cancel_finish(&self) {
-        self.grant.state().cancel_finish();
+    /// Notes that too few masters have confirmed that they released the grant.
+    pub(crate) fn leave_finish_unconfirmed(&self) {
+        self.grant.state().leave_finish_unconfirmed();
     }
 
     /// Takes the hold after it was handed on, unless it was taken back.

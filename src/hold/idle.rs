@@ -5,7 +5,7 @@
 //! - a waiter of another client recalls it (`recall.rs`),
 //! - this client wants its names otherwise,
 //! - it was not used since its last renewal,
-//! - it is two leases old: recalls may be lost, or denied,
+//! - it is two leases old, and wanted or renewed next: recalls may be lost, or denied,
 //! - too many other grants were used after it.
 
 use std::collections::HashMap;

@@ -33,7 +33,7 @@ pub(super) fn begin(pool: &Arc<Pool>, grant: &Grant, lease: Duration, node: usiz
     })
 }
 
-/// Takes a grant of a thrifty round on the masters that do not have it. From then on some of its masters may forget
+/// Takes a grant on the masters that do not have it. From then on some of its masters may forget
 /// it. Its expiry rests on the first masters until a renewal: the others had no part of the grant in between.
 pub(crate) fn widen(pool: &Arc<Pool>, grant: &Arc<Grant>, lease: Duration) {
     for node in grant.widen().iter() {

@@ -23,8 +23,9 @@ use crate::values::votes::Vote;
 /// millisecond late. So these tasks are woken no later than the end, and no validity is left then.
 pub(super) const TIMER_TOLERANCE: Duration = Duration::from_millis(2);
 
-/// Age at which a grant of a thrifty round is taken on the other masters. A try that not all of them grant is followed by
-/// another one at twice the age, until a sixth of the lease has passed. A renewal takes the grant on all masters anyway.
+/// Age at which a grant is taken on the masters that were not asked for it, or did not grant it for a reason that may have
+/// passed. A try that not all of them grant is followed by another one at twice the age, until a sixth of the lease has
+/// passed. A renewal takes the grant on all masters anyway.
 const WIDEN_AFTER: Duration = Duration::from_millis(10);
 const WIDENING_ENDS: u32 = 6;
 
@@ -53,7 +54,7 @@ pub(super) struct HoldState {
     pub(super) votes: VoteRecord,
     /// Masters that may store something of the grant.
     pub(super) touched: NodeSet,
-    /// Age at which the grant is taken on masters that do not have it; `None` for a grant that all masters were asked for.
+    /// Age at which the grant is taken on masters that do not have it; `None` while no master is known to be worth it.
     widen_after: Option<Duration>,
     /// Waiters of other lines and clients, as far as masters have reported them.
     elsewhere: Option<WaitersElsewhere>,
@@ -67,8 +68,7 @@ pub(super) struct HoldState {
     was_idle: bool,
     /// Whether its release has begun.
     released: bool,
-    /// Whether the masters are releasing the grant together with another message, although its last guard is still in.
-    is_finishing: bool,
+    finish: Finish,
     /// Token that is cancelled when the hold is lost; made at the first request.
     cancellation: Option<CancellationToken>,
     /// Key of the grant in the watchdog's schedule.
@@ -107,6 +107,15 @@ pub(super) enum Phase {
     /// The grant is being released.
     GivenUp,
     Lost(LossCause),
+}
+
+/// Release of a grant together with another message, while its last guard is still in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Finish {
+    NotBegun,
+    UnderWay,
+    /// Too few masters have confirmed it, and more may have released the grant. So nothing enters the hold any more.
+    Unconfirmed,
 }
 
 /// Time that a hold has left, at one moment.
@@ -164,7 +173,7 @@ impl HoldState {
             max_hold,
             is_sticky,
         } = first;
-        let is_thrifty = votes.iter().any(|vote| matches!(vote, Vote::NotAsked));
+        let is_missing = votes.iter().any(Vote::may_soon_grant);
         Self {
             phase: Phase::Held,
             kind,
@@ -178,14 +187,14 @@ impl HoldState {
             age_report: AgeReport::default(),
             kept_for: Duration::ZERO,
             touched: NodeSet::of(&votes, Vote::may_have_granted),
-            widen_after: is_thrifty.then(|| WIDEN_AFTER.min(lease / WIDENING_ENDS)),
+            widen_after: is_missing.then(|| WIDEN_AFTER.min(lease / WIDENING_ENDS)),
             elsewhere: None,
             is_sticky,
             missed_recalls: false,
             is_used: true,
             was_idle: false,
             released: false,
-            is_finishing: false,
+            finish: Finish::NotBegun,
             votes: VoteRecord::new(votes),
             cancellation: None,
             due: None,
@@ -223,10 +232,10 @@ impl HoldState {
         }
     }
 
-    /// Validity, lease and kind of a hold, for a caller that wants to enter. A hold that is leaked or finishing has no
-    /// validity for that.
+    /// Validity, lease and kind of a hold, for a caller that wants to enter. A hold that is leaked has no validity for
+    /// that, nor has one whose release has begun.
     pub(super) fn view(&mut self, number: u64, now: Moment) -> HoldView {
-        let left = if self.guards.are_leaked() || self.is_finishing {
+        let left = if self.guards.are_leaked() || self.finish != Finish::NotBegun {
             Duration::ZERO
         } else {
             self.remaining(number, now)
@@ -253,18 +262,21 @@ impl HoldState {
     /// Notes that the masters are about to release the grant. From here on nothing enters the hold, and no message stores a
     /// part of the grant. Returns `false` if others are in the hold, or if the names are to stay locked.
     pub(super) fn begin_finish(&mut self, number: u64) -> bool {
-        self.is_finishing = self.number == number && self.guards.all == 1 && self.kept_for.is_zero();
-        self.is_finishing
+        let may_begin = self.number == number && self.guards.all == 1 && self.kept_for.is_zero();
+        if may_begin {
+            self.finish = Finish::UnderWay;
+        }
+        may_begin
     }
 
-    /// Notes that the masters have not released the grant.
-    pub(super) fn cancel_finish(&mut self) {
-        self.is_finishing = false;
+    /// Notes that too few masters have confirmed the release. The grant is renewed again for its last guard.
+    pub(super) fn leave_finish_unconfirmed(&mut self) {
+        self.finish = Finish::Unconfirmed;
     }
 
     /// Whether a message may still store a part of the grant at `now`.
     pub(super) fn may_be_stored(&mut self, now: Moment) -> bool {
-        !self.is_finishing && !self.left(now).is_zero()
+        self.finish != Finish::UnderWay && !self.left(now).is_zero()
     }
 
     /// Adds a guard, if more than `min_validity` is left at `now` and the hold allows the kind.
@@ -277,7 +289,7 @@ impl HoldState {
         kind: HoldKind,
     ) -> Option<Entered> {
         if self.guards.are_leaked()
-            || self.is_finishing
+            || self.finish != Finish::NotBegun
             || self.remaining(number, now) <= min_validity
             || !self.kind.includes(kind)
         {
@@ -320,7 +332,7 @@ impl HoldState {
 
     /// Begins the next hold, with one guard in it, if the grant is vacant, or idle, as the caller says. Returns its number.
     pub(super) fn pass(&mut self, from: Phase, now: Moment, next_in_line: &NextInLine) -> Option<u64> {
-        if self.phase != from || self.is_finishing {
+        if self.phase != from || self.finish != Finish::NotBegun {
             return None;
         }
         // Renewal begins only when the hold is taken: its task may never be polled.
@@ -357,11 +369,12 @@ impl HoldState {
         stays
     }
 
-    /// Begins a hold of an idle grant for a task that is running, with the grant renewed. Returns its number. `None` if
-    /// the grant is not idle, or has less validity at `now` than the task wants.
-    pub(super) fn take_idle(&mut self, now: Moment, options: &IdleHoldOptions) -> Option<u64> {
+    /// Begins a hold of an idle grant of this age for a task that is running, with the grant renewed. Returns its number.
+    /// `None` if the grant is not idle, is too old, or has less validity at `now` than the task wants.
+    pub(super) fn take_idle(&mut self, now: Moment, age: Duration, options: &IdleHoldOptions) -> Option<u64> {
         let least = options.min_validity.max(self.lease / 3);
-        if self.phase != Phase::Idle || self.lease < options.lease || self.ends.remaining(now) <= least {
+        let is_free = self.phase == Phase::Idle && self.may_stay(age);
+        if !is_free || self.lease < options.lease || self.ends.remaining(now) <= least {
             return None;
         }
         self.begin_next(now, options.max_hold, options.is_sticky, true);
@@ -378,9 +391,10 @@ impl HoldState {
         was_idle
     }
 
-    /// Whether the grant is idle and had no hold since its last renewal. The next renewal begins now.
-    pub(super) fn take_unused(&mut self) -> bool {
-        self.phase == Phase::Idle && !std::mem::replace(&mut self.is_used, false)
+    /// Whether the grant is idle and is not to be renewed at this age: it had no hold since its last renewal, or may not stay
+    /// any longer. The next renewal begins now.
+    pub(super) fn take_unwanted(&mut self, age: Duration) -> bool {
+        self.phase == Phase::Idle && (!std::mem::replace(&mut self.is_used, false) || !self.may_stay(age))
     }
 
     /// Begin of its last hold, if the grant is idle.
@@ -500,10 +514,11 @@ impl HoldState {
             && self.lose(LossCause::Expired)
     }
 
-    /// Ends the validity early. Returns whether it had not ended yet. A hold that is finishing is missing on its masters by
-    /// its own doing.
+    /// Ends the validity early. Returns whether it had not ended yet. A hold whose release has begun is missing on its masters
+    /// by its own doing, and they may have granted its names to others.
     pub(super) fn lose(&mut self, cause: LossCause) -> bool {
-        let is_own_doing = self.is_finishing && cause == LossCause::Forgotten;
+        let is_missing = matches!(cause, LossCause::Forgotten | LossCause::TakenAway);
+        let is_own_doing = self.finish != Finish::NotBegun && is_missing;
         let kept = !is_own_doing && matches!(self.phase, Phase::Held | Phase::Vacant | Phase::Idle);
         if kept {
             self.was_idle = self.phase == Phase::Idle;
@@ -536,7 +551,7 @@ impl HoldState {
             return Upkeep::Nothing;
         }
         let left = self.left(now);
-        if self.is_finishing {
+        if self.finish == Finish::UnderWay {
             return Upkeep::Look(left);
         }
         if let Some(after) = self.widen_after {
@@ -556,6 +571,15 @@ impl HoldState {
         } else {
             Upkeep::Look(left)
         }
+    }
+
+    /// Has a master asked again that did not grant. Returns `false` if that is planned already.
+    pub(super) fn widen_later(&mut self, age: Duration) -> bool {
+        let is_new = self.widen_after.is_none();
+        if is_new {
+            self.widen_after = Some(age.max(WIDEN_AFTER.min(self.lease / WIDENING_ENDS)));
+        }
+        is_new
     }
 
     /// Masters that are to be asked for the grant now, because they do not have it. Plans the next try.

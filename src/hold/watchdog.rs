@@ -92,7 +92,7 @@ fn sort_out(client: &Arc<ClientCore>, due: Vec<Arc<Grant>>) -> Vec<(Hold, Durati
         }
         match grant.upkeep() {
             // The grant may have been taken in between.
-            Upkeep::Renewal { .. } if grant.take_unused() && client.idle.release(&grant) => {
+            Upkeep::Renewal { .. } if grant.take_unwanted() && client.idle.release(&grant) => {
                 client.schedule.done(&grant);
             }
             Upkeep::Renewal { lease, .. } => renewals.push((grant.hold(), lease)),

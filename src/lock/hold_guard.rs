@@ -143,7 +143,7 @@ impl HoldGuard {
         let stored = match job_mark::store_and_release(pool, &claim, mark, grant.needed).await {
             Ok(stored) => stored,
             Err(stored) => {
-                self.hold.cancel_finish();
+                self.hold.leave_finish_unconfirmed();
                 self.client.schedule.watch(grant);
                 return Err((self, stored));
             }

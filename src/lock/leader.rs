@@ -240,8 +240,9 @@ fn sight_of<E>(reports: &[Result<Report, E>], majority: usize) -> Sight {
             continue;
         };
         let left = stored.remaining.unwrap_or(ENDLESS);
-        // Nobody leads by reading.
-        for entry in owners(stored).filter(|_| !is_read(stored)) {
+        // Nobody leads by reading, or by names that stay locked after their holder.
+        let leads = |entry: &&FieldEntry| !is_read(stored) && entry.value != "0";
+        for entry in owners(stored).filter(leads) {
             seen.entry(&entry.field).or_default().push((entry, left));
         }
     }

@@ -122,7 +122,7 @@ impl MultiLock {
     /// - A reader's lease ends by itself, however long other readers hold the lock.
     /// - Redisson's locks of these names, its read locks too, and this lock exclude each other.
     ///
-    /// Readers share a fencing token. It is at least that of every writer before them, and smaller than that
+    /// Readers share a fencing token while all masters can be reached. It is at least that of every writer before them, and smaller than that
     /// of every writer after them. This holds as long as fewer masters lose their fence keys, or are set back
     /// to older ones, than two quorums have in common.
     ///
@@ -245,15 +245,18 @@ impl MultiLock {
     /// - at once if another client waits for them in [`lock`](Self::lock), or this client wants them with other options,
     /// - once a connection to a master was made again: the message that somebody waits may have been lost with the old one,
     /// - after a third of the lease if they were not used meanwhile,
-    /// - once they have stayed for two leases, so that the masters are asked again now and then,
+    /// - with the first renewal after two leases, so that the masters are asked again now and then,
     /// - if more than [`max_idle`](crate::MastersBuilder::max_idle) other names of the client were used since.
+    ///
+    /// A name that another client has asked for while it stayed does not stay again at once: its next 2 unlocks release
+    /// it. Each further time that happens the number doubles, up to 64, and each use of a name that stayed halves it.
     ///
     /// While they stay, [`unlock`](MultiLockGuard::unlock) returns [`Unlocked::Stays`](crate::Unlocked::Stays), and others
     /// see the names as held. With [`beside_redisson`](crate::MastersBuilder::beside_redisson) the option has no effect:
     /// clients of other libraries cannot ask for a name.
     ///
-    /// Not with [`read`](Self::read), [`lease`](Self::lease), [`at_least`](Self::at_least), [`fair`](Self::fair), or in a set:
-    /// these return [`LockError::Invalid`].
+    /// Not with [`read`](Self::read), [`lease`](Self::lease), [`at_least`](Self::at_least), [`fair`](Self::fair),
+    /// [`announced`](Self::announced), [`lead`](Self::lead), or in a set: these return [`LockError::Invalid`].
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -453,7 +456,8 @@ impl<M: Mode> MultiLock<M> {
     }
 
     /// Tries once, without waiting for other holders. Takes one round, or two if a master has seen a larger
-    /// fencing token.
+    /// fencing token. Behind a [`sticky`](Self::sticky) lock that nobody holds it asks again until the client of
+    /// that lock has released it, for one node timeout at most.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -463,7 +467,7 @@ impl<M: Mode> MultiLock<M> {
     ///
     /// match masters.red_lock("invoice:42").try_lock().await {
     ///     Ok(guard) => drop(guard.unlock().await?),
-    ///     Err(LockError::Contended { retry_after, .. }) => println!("held by another, for {retry_after:?} at most"),
+    ///     Err(LockError::Contended { retry_after, .. }) => println!("held by another; try again in {retry_after:?}"),
     ///     Err(LockError::Unreachable { votes }) => eprintln!("nobody can tell whether it is held: {votes}"),
     ///     Err(error) => return Err(error.into()),
     /// }

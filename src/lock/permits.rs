@@ -24,7 +24,7 @@ impl Masters {
     ///   number gets [`LockError::Misconfigured`](crate::LockError::Misconfigured), which shows both numbers. So
     ///   end the old processes before you change the number, or take another name.
     /// - A permit has no [`owner`](MultiLock::owner) and is not handed on inside a process; its
-    ///   [`wanted`](MultiLockGuard::wanted) does not show waiters.
+    ///   [`wanted`](MultiLockGuard::wanted) and [`waiting`](MultiLockGuard::waiting) do not show waiters.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -203,15 +204,31 @@ impl Calls {
         seats[node] = seat;
     }
 
-    /// Takes the seat that most masters have named since the last time.
+    /// Takes the seat that most masters have named since the last time. Of several, that of the first master: no other
+    /// waiter has the same from it.
     pub(crate) fn take_seat(&self) -> Option<u8> {
         let seats = std::mem::take(&mut *lock(&self.seats));
-        let named = |seat: u8| seats.iter().map(|other| u32::from(*other == seat)).sum::<u32>();
-        seats
-            .iter()
-            .copied()
-            .filter(|seat| *seat > 0)
-            .max_by_key(|seat| named(*seat))
+        most_frequent(&seats).map(|(seat, _)| seat)
+    }
+
+    /// Waits while masters have named different seats, until a quorum has named the same one, or every master has named one.
+    /// Masters that see two releases in different orders name different seats to a waiter, and two waiters that ask for the
+    /// same seat lose a round.
+    pub(crate) async fn seats_agree(&self, needed: usize) {
+        loop {
+            let mut notified = pin!(self.notify.notified());
+            notified.as_mut().enable();
+            let is_undecided = {
+                let seats = lock(&self.seats);
+                let named = seats.iter().filter(|seat| **seat > 0).count();
+                named < seats.len()
+                    && most_frequent(&seats).is_some_and(|(_, times)| times < named.min(needed))
+            };
+            if !is_undecided {
+                return;
+            }
+            notified.await;
+        }
     }
 
     fn ask_in(&self, later: Duration) {
@@ -351,6 +368,20 @@ impl fmt::Debug for Absence {
             .field("until", &self.until)
             .finish_non_exhaustive()
     }
+}
+
+/// The seat that most masters name, and the number of these. Of several seats, that of the first master. 0 is no seat.
+fn most_frequent(seats: &[u8]) -> Option<(u8, usize)> {
+    let times = |seat: u8| {
+        seats
+            .iter()
+            .map(|other| usize::from(*other == seat))
+            .sum::<usize>()
+    };
+    let named = seats.iter().rev().filter(|seat| **seat > 0);
+    named
+        .map(|seat| (*seat, times(*seat)))
+        .max_by_key(|(_, times)| *times)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

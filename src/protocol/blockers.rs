@@ -20,8 +20,8 @@ pub(crate) struct Blockers {
     pub(crate) holder: Option<Box<HolderFacts>>,
     /// For each name, the number of masters that refused because of it.
     pub(crate) by_name: SmallVec<[u8; 8]>,
-    /// For each master that refused a permit, the seats that it would give instead.
-    pub(crate) seats: SmallVec<[SeatSet; 1]>,
+    /// Each master that refused a permit, and the seats that it would give instead.
+    pub(crate) seats: SmallVec<[(usize, SeatSet); 1]>,
 }
 
 impl Blockers {

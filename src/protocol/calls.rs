@@ -37,7 +37,7 @@ script!(ACQUIRE, Acquire, "acquire", behind "captions", behind "labels", behind 
 script!(EXTEND, Extend, "extend", behind "forces", behind "captions", behind "queue", behind "permits", behind "readers", behind "fences");
 script!(RELEASE, Release, "release", behind "captions", behind "announce", behind "queue", behind "permits", behind "readers");
 script!(DOWNGRADE, Downgrade, "downgrade", behind "queue", behind "readers");
-script!(RETAIN, Retain, "retain", behind "queue");
+script!(RETAIN, Retain, "retain", behind "captions", behind "queue");
 script!(WITHDRAW, Withdraw, "withdraw", behind "queue", behind "permits", behind "readers");
 script!(INSPECT, Inspect, "inspect", behind "forces", behind "captions", behind "labels");
 script!(FORCE, Force, "force", behind "forces", behind "captions", behind "announce", behind "queue", behind "permits", behind "readers");

@@ -43,11 +43,38 @@ impl SeatSet {
     }
 }
 
-/// Seats that most of some sets have; none if the sets are empty.
-pub(crate) fn most_named(sets: &[SeatSet]) -> Vec<u8> {
-    let named = |seat: u8| sets.iter().filter(|set| set.contains(seat)).count();
-    let most = (1..=MOST_PERMITS).map(named).max().unwrap_or(0).max(1);
-    (1..=MOST_PERMITS).filter(|seat| named(*seat) == most).collect()
+/// Free seats of each master, as far as its answers in one try for any seat have shown them.
+#[derive(Debug)]
+pub(crate) struct FreeSeats(Vec<Option<SeatSet>>);
+
+impl FreeSeats {
+    pub(crate) fn unknown(nodes: usize) -> Self {
+        Self(vec![None; nodes])
+    }
+
+    /// Notes the seats that a master would give.
+    pub(crate) fn refused(&mut self, node: usize, open: SeatSet) {
+        self.0[node] = Some(open);
+    }
+
+    /// Notes that a master gave a seat. Its other free seats stay unknown if they were.
+    pub(crate) fn granted(&mut self, node: usize, seat: u8) {
+        if let Some(open) = &mut self.0[node] {
+            open.insert(seat);
+        }
+    }
+
+    /// Seats that most masters would give, of those that a quorum may give. A master with unknown seats may give any.
+    pub(crate) fn most_named(&self, needed: usize) -> Vec<u8> {
+        let known = || self.0.iter().flatten();
+        let unknown = self.0.len() - known().count();
+        let named = |seat: u8| known().filter(|open| open.contains(seat)).count();
+        let most = (1..=MOST_PERMITS).map(named).max().unwrap_or(0).max(1);
+        if most + unknown < needed {
+            return Vec::new();
+        }
+        (1..=MOST_PERMITS).filter(|seat| named(*seat) == most).collect()
+    }
 }
 
 fn bit(seat: u8) -> u64 {
@@ -59,11 +86,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_seats_of_most_sets() {
-        let sets = ["1 2 3", "3 5", "2 3 5"].map(|text| SeatSet::parse(text).expect("seats"));
-        assert_eq!(most_named(&sets), [3]);
-        assert_eq!(most_named(&sets[..1]), [1, 2, 3]);
-        assert!(most_named(&[SeatSet::default()]).is_empty());
+    fn the_seats_of_most_masters_are_those_that_a_quorum_may_give() {
+        let seats = |text| SeatSet::parse(text).expect("seats");
+        let mut free = FreeSeats::unknown(3);
+        free.refused(0, seats("1 2 3"));
+        assert_eq!(free.most_named(2), [1, 2, 3], "the others may have them");
+        free.refused(1, seats("3 5"));
+        free.refused(2, seats("2 3 5"));
+        assert_eq!((free.most_named(3), free.most_named(2)), (vec![3], vec![3]));
+        free.refused(0, seats("1"));
+        free.refused(1, seats("2"));
+        free.refused(2, seats(""));
+        assert!(free.most_named(2).is_empty(), "no seat is free on two");
+        free.granted(2, 1);
+        assert_eq!(free.most_named(2), [1]);
+        let mut full = FreeSeats::unknown(1);
+        full.refused(0, seats(""));
+        assert!(full.most_named(1).is_empty());
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub enum Vote {
         /// Reason why it has none.
         reason: Arc<str>,
     },
-    /// No answer came within the node deadline: the command may still be executed.
+    /// No answer came within the node timeout: the command may still be executed.
     Late {
         /// Deadline, which [`MastersBuilder::node_timeout`](crate::MastersBuilder::node_timeout) sets.
         within: Duration,
@@ -71,6 +71,18 @@ impl Vote {
                 | Self::Unknown { .. }
                 | Self::Pending
         )
+    }
+}
+
+impl Vote {
+    /// Whether a master with this answer to an acquire may grant if it is asked again soon. The others in its way may have
+    /// been there for a moment.
+    pub(crate) fn may_soon_grant(&self) -> bool {
+        match self {
+            Self::Refused { .. } | Self::NotAsked => true,
+            Self::Failed { error } => error.starts_with("NOSCRIPT"),
+            _ => false,
+        }
     }
 }
 

@@ -46,6 +46,7 @@ async fn names_are_kept_although_the_job_is_done() {
     let seen = there.red_lock("a").inspect().await.expect("open");
     let is_held = |state: &NodeState| matches!(state, NodeState::Held { .. });
     assert!(seen[0].nodes.iter().all(|(_, state)| is_held(state)), "{seen:?}");
+    assert_eq!(seen[0].agreed, None, "nobody holds it");
     // Whoever waits is in as soon as it is over, elsewhere and in the same process.
     let waiters = [there.red_lock("a"), here.red_lock("b")];
     let waiters = waiters.map(|lock| {

@@ -357,7 +357,7 @@ async fn a_late_master_learns_a_forgotten_script() {
     }
     assert_eq!(
         late.executed().get("acquire"),
-        Some(&1),
-        "unknown once, known then"
+        Some(&2),
+        "unknown once, and known when it is asked again"
     );
 }

@@ -4,7 +4,7 @@ use std::future::pending;
 use std::time::Duration;
 
 use multilock::sim::{Cluster, Keep, Master};
-use multilock::{CancellationToken, Closing, FencingToken, Leader, LockError, Masters, MultiLock};
+use multilock::{CancellationToken, Closing, FencingToken, Leader, LockError, Masters, MultiLock, Unlocked};
 use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep};
 
@@ -45,6 +45,32 @@ fn listened_to(cluster: &Cluster) -> usize {
     channels
         .filter(|channel| channel.starts_with("multilock:leads:"))
         .count()
+}
+
+/// A hold that is given up may leave its names locked. Its term is over.
+#[tokio::test(start_paused = true)]
+async fn names_that_stay_locked_have_no_leader() {
+    let cluster = Cluster::new(3);
+    let (here, there) = (connect(&cluster).await, connect(&cluster).await);
+    let mut watched = watch(&there, "leader");
+    settle().await;
+    let lock = here
+        .red_lock("leader")
+        .announced()
+        .about("me")
+        .at_least(ms(20_000));
+    let guard = lock.lock().await.expect("free");
+    assert_eq!(next(&mut watched).await.0.as_deref(), Some("me"));
+    assert!(matches!(guard.unlock().await, Ok(Unlocked::KeptFor(_))));
+    let (about, after) = next(&mut watched).await;
+    assert!(about.is_none() && after < ms(100), "{about:?} after {after:?}");
+    sleep(ms(18_000)).await;
+    assert!(watched.borrow().is_none());
+    there
+        .red_lock("leader")
+        .try_lock()
+        .await
+        .expect_err("it stays locked");
 }
 
 #[tokio::test(start_paused = true)]

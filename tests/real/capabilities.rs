@@ -103,6 +103,21 @@ async fn without_client_id_and_client_kill() {
     met.works(met.builder()).await;
 }
 
+/// Another program's script runs while the connection is set up. Without its subscription no waiter would be called over it.
+#[tokio::test]
+async fn a_connection_that_could_not_subscribe_is_made_again() {
+    let busy = Script::new().says("SUBSCRIBE", "-BUSY Redis is busy running a script.");
+    let met = Met::all(busy).await;
+    let error = met
+        .builder()
+        .connect()
+        .await
+        .expect_err("no master is listened to");
+    assert!(error.to_string().contains("BUSY"), "{error}");
+    met.stand_ins.iter().for_each(|one| one.follow(Script::new()));
+    met.works(met.builder()).await;
+}
+
 /// The same on a real server, whose ACL denies them.
 #[tokio::test]
 async fn a_user_who_may_end_no_connection() {

@@ -286,7 +286,11 @@ fn idle_hold_options() -> IdleHoldOptions {
 #[test]
 fn an_idle_grant_is_taken_by_a_look_at_the_clock() {
     let mut state = vacant();
-    assert_eq!(state.take_idle(at(1), &idle_hold_options()), None, "it is vacant");
+    assert_eq!(
+        state.take_idle(at(1), AT_ONCE, &idle_hold_options()),
+        None,
+        "it is vacant"
+    );
     assert!(state.become_idle(at(1), AT_ONCE, HoldKind::Plain));
     assert_eq!(state.remaining(0, at(1)), AT_ONCE, "its last hold is over");
     let longer = IdleHoldOptions {
@@ -297,13 +301,17 @@ fn an_idle_grant_is_taken_by_a_look_at_the_clock() {
         min_validity: Duration::from_secs(12),
         ..idle_hold_options()
     };
-    assert_eq!(state.take_idle(at(1), &longer), None);
-    assert_eq!(state.take_idle(at(18), &more), None);
+    assert_eq!(state.take_idle(at(1), AT_ONCE, &longer), None);
+    assert_eq!(state.take_idle(at(18), AT_ONCE, &more), None);
     // A third of the lease is left.
-    assert_eq!(state.take_idle(at(20), &idle_hold_options()), None);
-    assert_eq!(state.take_idle(at(19), &idle_hold_options()), Some(1));
+    assert_eq!(state.take_idle(at(20), AT_ONCE, &idle_hold_options()), None);
+    assert_eq!(state.take_idle(at(19), AT_ONCE, &idle_hold_options()), Some(1));
     assert_eq!(state.remaining(1, at(19)), Duration::from_secs(11));
-    assert_eq!(state.take_idle(at(19), &idle_hold_options()), None, "it is held");
+    assert_eq!(
+        state.take_idle(at(19), AT_ONCE, &idle_hold_options()),
+        None,
+        "it is held"
+    );
 }
 
 #[test]
@@ -317,7 +325,7 @@ fn what_somebody_waits_for_does_not_stay() {
     assert!(state.note_waiter(ticket, at(1)) && state.elsewhere().is_some());
     assert!(!state.begin_release(), "it is idle");
     assert!(state.end_idle() && !state.end_idle());
-    assert_eq!(state.take_idle(at(1), &idle_hold_options()), None);
+    assert_eq!(state.take_idle(at(1), AT_ONCE, &idle_hold_options()), None);
     assert_eq!(
         state.pass(Phase::Vacant, at(1), &next_in_line(true)),
         None,
@@ -367,16 +375,22 @@ fn an_idle_grant_is_renewed_once_after_its_last_hold() {
     let mut state = vacant();
     assert!(state.become_idle(at(1), AT_ONCE, HoldKind::Plain));
     assert_eq!(state.upkeep(at(10), OLD), renewal(20));
-    assert!(!state.take_unused());
-    assert!(state.take_unused());
-    assert_eq!(state.take_idle(at(1), &idle_hold_options()), Some(1));
-    assert!(!state.take_unused(), "it is held");
+    assert!(!state.take_unwanted(AT_ONCE));
+    assert!(state.take_unwanted(AT_ONCE));
+    assert_eq!(state.take_idle(at(1), AT_ONCE, &idle_hold_options()), Some(1));
+    assert!(!state.take_unwanted(AT_ONCE), "it is held");
     state.exit(true, false);
     assert!(
-        state.become_idle(at(2), AT_ONCE, HoldKind::Plain) && !state.take_unused() && state.take_unused()
+        state.become_idle(at(2), AT_ONCE, HoldKind::Plain)
+            && !state.take_unwanted(AT_ONCE)
+            && state.take_unwanted(AT_ONCE)
     );
     // Nobody loses a hold when it lapses.
     assert!(state.lapse(at(30)) && state.was_idle());
+    let mut old = vacant();
+    assert!(old.become_idle(at(1), AT_ONCE, HoldKind::Plain));
+    assert_eq!(old.take_idle(at(1), OLD, &idle_hold_options()), None);
+    assert!(old.take_unwanted(OLD), "recalls may be lost");
 }
 
 #[test]
@@ -409,8 +423,14 @@ fn nothing_of_a_hold_begins_while_it_is_finishing() {
     assert!(state.view(0, at(1)).left.is_zero() && !state.may_be_stored(at(1)));
     assert_eq!(state.upkeep(at(1), OLD), Upkeep::Look(Duration::from_secs(29)));
     assert!(!state.lose(LossCause::Forgotten), "the masters release it");
-    state.cancel_finish();
+    state.leave_finish_unconfirmed();
     assert!(state.may_be_stored(at(1)) && state.upkeep(at(1), OLD) == renewal(29));
+    assert!(
+        state.enter(0, at(1), AT_ONCE, true, HoldKind::Plain).is_none(),
+        "some may have released it"
+    );
+    assert!(state.view(0, at(1)).left.is_zero());
+    assert!(!state.lose(LossCause::Forgotten) && !state.lose(LossCause::TakenAway));
     assert!(state.begin_finish(0) && state.lose(LossCause::Closed));
     let mut state = held();
     state.enter(0, at(0), AT_ONCE, true, HoldKind::Plain);

@@ -13,6 +13,7 @@ use super::address::Address;
 use super::info::AcceptedRisks;
 use super::introduction::{Introduction, identity};
 use super::pipeline::{Driver, Pipe};
+use super::questions::judge;
 use super::refresh;
 use super::setup::{Login, log_in};
 use super::socket::{self, Stream};
@@ -120,7 +121,7 @@ impl Server {
             }
         };
         prepared.0?;
-        peer.calls_denied = prepared.1;
+        peer.calls_denied = prepared.1?;
         let wire = ServerWire {
             notices: notices.as_ref().map(|line| Arc::clone(&line.pipe)),
             _refresh: credentials.and_then(|given| self.keep_logged_in(&pipe, given)),
@@ -245,12 +246,14 @@ impl Server {
 }
 
 /// Subscribes to the channel on which waiters are called. Returns whether that is denied; waiters then wake
-/// by their timers.
-async fn listen(pipe: &Pipe, channel: &str) -> bool {
+/// by their timers. An error that passes, such as BUSY, is no denial: the connection would never listen.
+async fn listen(pipe: &Pipe, channel: &str) -> Result<bool, NodeError> {
     let mut subscribe = redis::cmd("SUBSCRIBE");
     subscribe.arg(channel);
-    let answer = pipe.ask(&subscribe).await;
-    answer.is_err_and(|fault| fault.class() == Some(FaultClass::Denied))
+    match pipe.ask(&subscribe).await {
+        Err(fault) if fault.class() == Some(FaultClass::Passing) => Err(judge(fault)),
+        answer => Ok(answer.is_err_and(|fault| fault.class() == Some(FaultClass::Denied))),
+    }
 }
 
 /// Server's id of this connection. An ACL or a service may deny it.

@@ -6,6 +6,7 @@ pub(crate) enum LossCause {
     Expired,
     Closed,
     Forgotten,
+    TakenAway,
 }
 
 /// Why a lock was refused, which no model looks at.

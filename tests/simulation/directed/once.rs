@@ -215,6 +215,63 @@ async fn nobody_enters_the_hold_of_a_job_that_is_released() {
     }
 }
 
+/// The end of a job has released it on all masters, and two answers were lost. Its owner lives on.
+#[tokio::test(start_paused = true)]
+async fn nobody_enters_the_hold_of_a_job_that_may_be_released() {
+    let cluster = Cluster::new(3);
+    let network = Network::new(3);
+    let builder = Masters::builder().quarantine(Quarantine::Off).lease(LEASE);
+    let client = Client::new().network(&network);
+    let one = cluster.connect_as(&client, builder).await.expect("connects");
+    let other = connect(&cluster, "other").await;
+    // From then on the masters have the script.
+    let before = one.red_lock("before").once(KEEP);
+    assert_eq!(before.run(async |_guard| Ok::<_, ()>(7)).await, Ok(Once::Ran(7)));
+    let owner = RefCell::new(None);
+    let job = job(&one);
+    let ran = job.run(async |guard| {
+        owner.replace(Some(guard.owner().clone()));
+        network.cut(1, Direction::ToClient);
+        network.cut(2, Direction::ToClient);
+        Ok::<_, ()>(7)
+    });
+    let meanwhile = async {
+        // The node timeout has passed.
+        sleep(ms(80)).await;
+        let theirs = other.red_lock("report").try_lock().await.expect("it is released");
+        let owner = owner.take().expect("the body has ended");
+        let mine = one.red_lock("report").owner(&owner).try_lock().await;
+        assert!(mine.is_err() && theirs.is_valid(), "two hold it");
+        network.heal(1);
+        network.heal(2);
+    };
+    let (ran, ()) = tokio::join!(ran, meanwhile);
+    assert_eq!(ran, Ok(Once::Ran(7)));
+}
+
+/// Two of three masters have done both, and the third is out of reach for a while. The policy needs it.
+#[tokio::test(start_paused = true)]
+async fn a_job_that_is_released_in_part_is_not_lost() {
+    let cluster = Cluster::new(3);
+    let network = Network::new(3);
+    let builder = Masters::builder().quarantine(Quarantine::Off).lease(LEASE);
+    let client = Client::new().network(&network);
+    let one = cluster.connect_as(&client, builder).await.expect("connects");
+    let job = one.multi_lock("report").once(KEEP);
+    let ran = job.run(async |_guard| {
+        sleep(ms(900)).await;
+        network.cut(2, Direction::Both);
+        Ok::<_, ()>(7)
+    });
+    let meanwhile = async {
+        sleep(ms(1600)).await;
+        network.heal(2);
+    };
+    let (ran, ()) = tokio::join!(ran, meanwhile);
+    assert_eq!(ran, Ok(Once::Ran(7)));
+    assert_eq!(marks(&cluster), 3);
+}
+
 /// The body has entered its hold again, and wants the names to stay locked.
 #[tokio::test(start_paused = true)]
 async fn what_an_inner_entry_of_a_job_keeps_is_kept() {

@@ -162,6 +162,54 @@ async fn a_hold_that_is_not_renewed_is_widened_again() {
     stage.nothing_is_left().await;
 }
 
+/// All masters are asked, and the furthest one has no script, or is taken by another attempt for a moment. The quorum does not
+/// wait for it.
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_a_far_master_did_not_grant_is_taken_there() {
+    for how in ["no script", "permit", "contended"] {
+        let (cluster, network) = (Cluster::new(3), Network::new(3));
+        let masters = connect(&cluster, &network, Rounds::All).await;
+        let near = Network::new(3);
+        let other = connect(&cluster, &near, Rounds::All).await;
+        for (place, away) in [2, 2, 20].into_iter().enumerate() {
+            network.set_distance(place, ms(away));
+        }
+        let is_there = |name: &str| {
+            cluster
+                .iter()
+                .filter(|master| !master.fields(name).is_empty())
+                .count()
+        };
+        match how {
+            "permit" => {
+                let lock = masters.permits("gpu", 1).lease(LEASE);
+                let guard = lock.lock().await.expect("free");
+                sleep(WIDENED).await;
+                assert_eq!(is_there("gpu:seat:1"), 3, "{how}");
+                guard.unlock().await.expect("held");
+                continue;
+            }
+            "no script" => cluster.master(2).flush_scripts(),
+            // An attempt that loses, because it reaches one master alone.
+            _ => {
+                (0..2).for_each(|place| near.cut(place, Direction::Both));
+                let tried = tokio::spawn(async move { other.red_lock("a").try_lock().await });
+                sleep(ms(1)).await;
+                let guard = masters.red_lock("a").lease(LEASE).lock().await.expect("a quorum");
+                tried.await.expect("no panic").expect_err("one master alone");
+                sleep(WIDENED * 2).await;
+                assert_eq!(is_there("a"), 3, "{how}");
+                guard.unlock().await.expect("held");
+                continue;
+            }
+        }
+        let guard = masters.red_lock("a").lease(LEASE).lock().await.expect("free");
+        sleep(WIDENED).await;
+        assert_eq!(is_there("a"), 3, "{how}");
+        guard.unlock().await.expect("held");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_a_closed_client_leaves_comes_by_its_slack() {
     let stage = Stage::new().await;

@@ -13,4 +13,8 @@ impl Vote {
     pub(crate) fn may_have_granted(&self) -> bool {
         *self == Self::Granted
     }
+
+    pub(crate) fn may_soon_grant(&self) -> bool {
+        *self == Self::NotAsked
+    }
 }
