@@ -212,7 +212,6 @@ elseif not joined then
     local words = table.concat(causes)
     -- A try that only idle grants refuse asks again at once, with a place in the queues: they may be free by then.
     local is_try = waiter == '' and ticket == 9007199254740991 and not string.find(words, '[^-i]')
-    local client = string.match(owner, '^(.*):')
     for n = 1, names do
       local name, queue, deadlines = KEYS[3 * n - 2], its_queues[n], KEYS[3 * n]
       local here, changes = '', causes[n] == 'a'
@@ -224,7 +223,7 @@ elseif not joined then
         if owners[n] and (is_first or not is_new) then queues.recall(owners[n], ARGV[6], name) end
       elseif waiter ~= '' and queues.drop(queue, deadlines, waiter) then
         changes = true
-      elseif is_try and owners[n] and string.match(owners[n], '^(.*):') ~= client then
+      elseif is_try and owners[n] and string.match(owners[n], '^(.*):') ~= string.match(owner, '^(.*):') then
         queues.recall(owners[n], '9007199254740991', name)
       end
       -- After the end of a lease, or a release by another library, nothing else would call the waiter ahead.

@@ -114,7 +114,9 @@ async fn called(
         calls.present();
         let is_open = |node: usize| calls.called_since(node, since) || would_give(&votes[node]);
         if is_quorum_open(votes, needed, is_open) {
-            let _ = timeout(DISAGREE, calls.seats_agree(needed)).await;
+            if calls.seats_differ(needed) {
+                let _ = timeout(DISAGREE, calls.seats_agree(needed)).await;
+            }
             return WokenBy::Notice;
         }
         if calls.interrupted_since(since) {

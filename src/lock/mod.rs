@@ -122,9 +122,9 @@ impl MultiLock {
     /// - A reader's lease ends by itself, however long other readers hold the lock.
     /// - Redisson's locks of these names, its read locks too, and this lock exclude each other.
     ///
-    /// Readers share a fencing token while all masters can be reached. It is at least that of every writer before them, and smaller than that
-    /// of every writer after them. This holds as long as fewer masters lose their fence keys, or are set back
-    /// to older ones, than two quorums have in common.
+    /// Readers share a fencing token while all masters can be reached. It is at least that of every writer before
+    /// them, and smaller than that of every writer after them. This holds as long as fewer masters lose their fence
+    /// keys, or are set back to older ones, than two quorums have in common.
     ///
     /// ```no_run
     /// # async fn job(masters: multilock::Masters) -> Result<(), Box<dyn std::error::Error>> {

@@ -211,20 +211,21 @@ impl Calls {
         most_frequent(&seats).map(|(seat, _)| seat)
     }
 
-    /// Waits while masters have named different seats, until a quorum has named the same one, or every master has named one.
-    /// Masters that see two releases in different orders name different seats to a waiter, and two waiters that ask for the
-    /// same seat lose a round.
+    /// Whether masters have named different seats, without a quorum for one of them, and others may still name one. Masters
+    /// that see two releases in different orders name different seats to a waiter, and two waiters that ask for the same seat
+    /// lose a round.
+    pub(crate) fn seats_differ(&self, needed: usize) -> bool {
+        let seats = lock(&self.seats);
+        let named = seats.iter().filter(|seat| **seat > 0).count();
+        named < seats.len() && most_frequent(&seats).is_some_and(|(_, times)| times < named.min(needed))
+    }
+
+    /// Waits while [`seats_differ`](Self::seats_differ).
     pub(crate) async fn seats_agree(&self, needed: usize) {
         loop {
             let mut notified = pin!(self.notify.notified());
             notified.as_mut().enable();
-            let is_undecided = {
-                let seats = lock(&self.seats);
-                let named = seats.iter().filter(|seat| **seat > 0).count();
-                named < seats.len()
-                    && most_frequent(&seats).is_some_and(|(_, times)| times < named.min(needed))
-            };
-            if !is_undecided {
+            if !self.seats_differ(needed) {
                 return;
             }
             notified.await;

@@ -27,6 +27,13 @@ async fn connect_by(cluster: &Cluster, builder: MastersBuilder) -> Masters {
         .expect("connects")
 }
 
+async fn connect_over(cluster: &Cluster, network: &Network) -> Masters {
+    let builder = Masters::builder().client_label("one");
+    let builder = builder.quarantine(Quarantine::Off).lease(LEASE);
+    let client = Client::new().network(network);
+    cluster.connect_as(&client, builder).await.expect("connects")
+}
+
 fn job(masters: &Masters) -> OnceJob {
     masters.red_lock("report").once(KEEP)
 }
@@ -220,9 +227,7 @@ async fn nobody_enters_the_hold_of_a_job_that_is_released() {
 async fn nobody_enters_the_hold_of_a_job_that_may_be_released() {
     let cluster = Cluster::new(3);
     let network = Network::new(3);
-    let builder = Masters::builder().quarantine(Quarantine::Off).lease(LEASE);
-    let client = Client::new().network(&network);
-    let one = cluster.connect_as(&client, builder).await.expect("connects");
+    let one = connect_over(&cluster, &network).await;
     let other = connect(&cluster, "other").await;
     // From then on the masters have the script.
     let before = one.red_lock("before").once(KEEP);
@@ -254,9 +259,7 @@ async fn nobody_enters_the_hold_of_a_job_that_may_be_released() {
 async fn a_job_that_is_released_in_part_is_not_lost() {
     let cluster = Cluster::new(3);
     let network = Network::new(3);
-    let builder = Masters::builder().quarantine(Quarantine::Off).lease(LEASE);
-    let client = Client::new().network(&network);
-    let one = cluster.connect_as(&client, builder).await.expect("connects");
+    let one = connect_over(&cluster, &network).await;
     let job = one.multi_lock("report").once(KEEP);
     let ran = job.run(async |_guard| {
         sleep(ms(900)).await;
@@ -399,10 +402,7 @@ async fn a_time_that_is_over_on_the_way_keeps_nobody_waiting() {
 async fn nobody_begins_a_job_that_is_marked_on_one_master() {
     let cluster = Cluster::new(3);
     let network = Network::new(3);
-    let builder = Masters::builder().client_label("one");
-    let builder = builder.quarantine(Quarantine::Off).lease(LEASE);
-    let client = Client::new().network(&network);
-    let one = cluster.connect_as(&client, builder).await.expect("connects");
+    let one = connect_over(&cluster, &network).await;
     let other = connect(&cluster, "other").await;
     let (job, again) = (job(&one), job(&other));
     let outcome = job.run(async |_guard| {
