@@ -24,44 +24,44 @@ use crate::terminal::Terminal;
 pub(super) const LOOKED_FOR: Duration = Duration::from_millis(50);
 
 /// Target of signals.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Target {
-    /// A process group, by its leader.
-    Group(Pid),
+    /// A process group and the jobs outside of it that run under the same hold.
+    Group {
+        /// The group's leader, which may have ended.
+        leader: Pid,
+        /// Hold in the environment of these jobs.
+        hold: String,
+    },
     /// One process, in any group.
     Process(Pid),
 }
 
 impl Target {
-    /// Whether it is a group, which may outlive the program.
-    pub(super) fn is_group(self) -> bool {
-        matches!(self, Self::Group(_))
-    }
-
-    /// Sends a signal, if the target still exists.
-    pub(super) fn signal(self, signal: Signal) {
-        let _ = match self {
-            Self::Group(leader) => kill_process_group(leader, signal),
+    /// Sends a signal to the group or the process, if it still exists.
+    pub(super) fn signal(&self, signal: Signal) {
+        let _ = match *self {
+            Self::Group { leader, .. } => kill_process_group(leader, signal),
             Self::Process(pid) => kill_process(pid, signal),
         };
     }
 
     /// Sends a signal that asks to end, which also reaches a stopped target.
-    pub(super) fn ask_to_end(self, signal: Signal) {
+    pub(super) fn ask_to_end(&self, signal: Signal) {
         self.signal(signal);
         self.signal(Signal::CONT);
     }
 
     /// Processes that run under the lock outside of the group: the jobs of a shell.
-    pub(super) fn jobs(self) -> Vec<Pid> {
+    pub(super) fn jobs(&self) -> Vec<Pid> {
         match self {
-            Self::Group(leader) => processes::jobs(leader),
+            Self::Group { leader, hold } => processes::jobs(*leader, hold),
             Self::Process(_) => Vec::new(),
         }
     }
 
     /// Asks the group and its jobs to end.
-    pub(super) fn end(self, signal: Signal) {
+    pub(super) fn end(&self, signal: Signal) {
         for job in self.jobs() {
             Self::Process(job).ask_to_end(signal);
         }
@@ -69,7 +69,7 @@ impl Target {
     }
 
     /// Kills the group and its jobs, if these were found before.
-    pub(super) fn kill(self, jobs: Option<Vec<Pid>>) {
+    pub(super) fn kill(&self, jobs: Option<Vec<Pid>>) {
         let jobs = jobs.unwrap_or_else(|| self.jobs());
         self.signal(Signal::KILL);
         for job in jobs {
@@ -78,10 +78,11 @@ impl Target {
     }
 
     /// Whether any running process of it is left.
-    pub(super) fn is_there(self) -> bool {
-        match self {
-            Self::Group(leader) => {
-                test_kill_process_group(leader) != Err(Errno::SRCH) && !processes::only_zombies(leader)
+    pub(super) fn is_there(&self) -> bool {
+        match *self {
+            Self::Group { leader, .. } => {
+                let has_members = test_kill_process_group(leader) != Err(Errno::SRCH);
+                (has_members && !processes::only_zombies(leader)) || !self.jobs().is_empty()
             }
             Self::Process(pid) => test_kill_process(pid) != Err(Errno::SRCH),
         }
@@ -120,12 +121,16 @@ impl Child {
         let target = if args.foreground {
             Target::Process(pid)
         } else {
-            Target::Group(pid)
+            Target::Group {
+                leader: pid,
+                hold: hold_id(&guard.holder()),
+            }
         };
-        if let (Target::Group(leader), Some(terminal), true) = (target, &mut terminal, is_for_program) {
-            terminal.lend(leader);
+        if let (Target::Group { leader, .. }, Some(terminal), true) = (&target, &mut terminal, is_for_program)
+        {
+            terminal.lend(*leader);
         }
-        supervisor.watch(target, args.signal);
+        supervisor.watch(&target, args.signal);
         Ok(Self {
             pid,
             target,
@@ -138,7 +143,7 @@ impl Child {
 
     /// Passes on a signal that this process got.
     pub(super) fn pass_on(&self, signal: Signal) {
-        match (self.target, signal) {
+        match (&self.target, signal) {
             // The terminal has sent this signal to the program, too.
             (Target::Process(_), Signal::INT | Signal::QUIT) if io::stdin().is_terminal() => {}
             (target, Signal::USR1 | Signal::USR2 | Signal::TSTP) => target.signal(signal),
@@ -148,9 +153,9 @@ impl Child {
 
     /// Lends the terminal to the program, if this process has it. Returns whether it is lent.
     pub(super) fn lend_terminal(&mut self) -> bool {
-        match (&mut self.terminal, self.target) {
-            (Some(terminal), Target::Group(leader)) if terminal.is_lent() || terminal.is_ours() => {
-                terminal.lend(leader);
+        match (&mut self.terminal, &self.target) {
+            (Some(terminal), Target::Group { leader, .. }) if terminal.is_lent() || terminal.is_ours() => {
+                terminal.lend(*leader);
                 terminal.is_lent()
             }
             _ => false,
@@ -184,7 +189,7 @@ fn command<M: Mode>(args: &RunArgs, guard: &MultiLockGuard<M>, seat: Option<u32>
     command
         .env("MULTILOCK_HELD", "1")
         .env("MULTILOCK_NAMES", args.take.names.to_string())
-        .env("MULTILOCK_HOLD", hold_id(&guard.holder()))
+        .env(processes::HOLD, hold_id(&guard.holder()))
         .env("MULTILOCK_TOKEN", guard.fencing_token().to_string())
         .env("MULTILOCK_EXPIRES_AT", expires_at(guard.expires_at()));
     match seat {

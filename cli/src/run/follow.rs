@@ -114,9 +114,14 @@ impl<M: Mode> Running<'_, M> {
     /// Whether no process is left that could run.
     fn is_over(&self) -> bool {
         let is_killed = || self.killed.is_some_and(|at| at.elapsed() >= KILLED);
-        match self.child.target {
-            Target::Process(_) => self.status.is_some(),
-            group @ Target::Group(_) => self.status.is_some() && (!group.is_there() || is_killed()),
+        self.status.is_some() && (!self.leaves_something() || is_killed())
+    }
+
+    /// Whether anything is left that the program, which has ended, has started.
+    fn leaves_something(&self) -> bool {
+        match &self.child.target {
+            Target::Process(_) => false,
+            group @ Target::Group { .. } => group.is_there(),
         }
     }
 
@@ -129,9 +134,9 @@ impl<M: Mode> Running<'_, M> {
         let left = self.end.saturating_duration_since(now);
         if self.asked.is_none() {
             if self.status.is_some() {
-                if self.child.target.is_group() && self.child.target.is_there() {
+                if self.leaves_something() {
                     self.voice.detail(format_args!(
-                        "the program has ended; the rest of its process group is sent {}",
+                        "the program has ended; what it leaves behind is sent {}",
                         signals::Name(self.child.end_signal)
                     ));
                 }
@@ -195,6 +200,9 @@ impl<M: Mode> Running<'_, M> {
     async fn changed(&mut self, pid: Pid, status: WaitStatus, signals: &mut Signals) {
         if pid != self.child.pid {
             // The child was a process that the program left behind, or the supervisor.
+            if !status.stopped() {
+                self.child.supervisor.child_ended(pid);
+            }
             return;
         }
         match status.stopping_signal().and_then(Signal::from_named_raw) {

@@ -2,7 +2,10 @@
 
 use std::fs;
 
-use rustix::process::Pid;
+use rustix::process::{Pid, getpid};
+
+/// Variable that tells a program its hold. Whatever the program starts inherits it.
+pub(super) const HOLD: &str = "MULTILOCK_HOLD";
 
 /// A line of `/proc/PID/stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,30 +54,53 @@ pub(super) fn only_zombies(group: Pid) -> bool {
     members.peek().is_some() && members.all(|process| process.is_zombie)
 }
 
-/// Processes that have left a group for one of their own and stayed in its session: the jobs of a shell.
-pub(super) fn jobs(group: Pid) -> Vec<Pid> {
-    let found = jobs_among(&all(), group.as_raw_nonzero().get());
+/// Processes that run under a hold outside of its program's group, in the session of this process: the jobs of a
+/// shell. Some have no parent left that would lead to them, so they are also known by their environment.
+pub(super) fn jobs(group: Pid, hold: &str) -> Vec<Pid> {
+    let all = all();
+    let own = getpid().as_raw_nonzero().get();
+    let Some(own) = all.iter().find(|process| process.pid == own) else {
+        return Vec::new();
+    };
+    let is_under_hold = |process: &Process| is_under(process.pid, hold);
+    let found = jobs_among(&all, group.as_raw_nonzero().get(), own.session, is_under_hold);
     found.into_iter().filter_map(Pid::from_raw).collect()
 }
 
-fn jobs_among(all: &[Process], group: i32) -> Vec<i32> {
+/// Whether a process was started with that hold in its environment.
+fn is_under(pid: i32, hold: &str) -> bool {
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let expected = format!("{HOLD}={hold}");
+    environment
+        .split(|byte| *byte == 0)
+        .any(|variable| variable == expected.as_bytes())
+}
+
+fn jobs_among(
+    all: &[Process],
+    group: i32,
+    session: i32,
+    is_under_hold: impl Fn(&Process) -> bool,
+) -> Vec<i32> {
     let is_member = |process: &&Process| process.group == group;
-    let Some(session) = all.iter().find(is_member).map(|process| process.session) else {
-        return Vec::new();
-    };
-    let mut tree: Vec<i32> = all.iter().filter(is_member).map(|process| process.pid).collect();
-    let mut jobs = Vec::new();
-    let mut next = 0;
-    while let Some(parent) = tree.get(next).copied() {
-        next += 1;
-        let left = |process: &&Process| {
-            process.parent == parent && process.group != group && process.session == session
-        };
-        let found = all.iter().filter(left).map(|process| process.pid);
-        jobs.extend(found.clone());
-        tree.extend(found);
+    let members: Vec<i32> = all.iter().filter(is_member).map(|process| process.pid).collect();
+    let is_outside =
+        |process: &&Process| process.session == session && process.group != group && !process.is_zombie;
+    let (jobs, mut others): (Vec<&Process>, Vec<&Process>) = all
+        .iter()
+        .filter(is_outside)
+        .partition(|process| is_under_hold(process));
+    let mut jobs: Vec<i32> = jobs.into_iter().map(|process| process.pid).collect();
+    loop {
+        let is_known = |pid| members.contains(&pid) || jobs.contains(&pid);
+        let (children, rest): (Vec<&Process>, Vec<&Process>) =
+            others.into_iter().partition(|process| is_known(process.parent));
+        if children.is_empty() {
+            return jobs;
+        }
+        jobs.extend(children.into_iter().map(|process| process.pid));
+        others = rest;
     }
-    jobs
 }
 
 #[cfg(test)]
@@ -99,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_are_found_at_any_depth() {
+    fn jobs_are_found_at_any_depth_and_without_parents() {
         let process = |pid, parent, group, session| Process {
             pid,
             parent,
@@ -118,8 +144,25 @@ mod tests {
             process(15, 14, 15, 14),
             // A process of another program.
             process(16, 1, 16, 3),
+            // A job whose parent has ended, its child, and one that has ended, too.
+            process(17, 1, 17, 3),
+            process(18, 17, 17, 3),
+            Process {
+                is_zombie: true,
+                ..process(19, 10, 19, 3)
+            },
         ];
-        assert_eq!(jobs_among(&all, 10), [11, 12, 13]);
-        assert_eq!(jobs_among(&all, 99), [0; 0]);
+        let marked = |process: &Process| [10, 14, 17].contains(&process.pid);
+        let sorted = |mut jobs: Vec<i32>| {
+            jobs.sort_unstable();
+            jobs
+        };
+        assert_eq!(sorted(jobs_among(&all, 10, 3, marked)), [11, 12, 13, 17, 18]);
+        // The group's processes have all ended.
+        assert_eq!(
+            sorted(jobs_among(&all, 99, 3, |process| process.pid == 17)),
+            [17, 18]
+        );
+        assert_eq!(jobs_among(&all, 99, 3, |_| false), [0; 0]);
     }
 }

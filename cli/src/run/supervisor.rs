@@ -14,6 +14,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
+use nix::sys::signal::SigSet;
 use rustix::process::{Pid, Signal};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::time::timeout;
@@ -21,7 +22,6 @@ use tokio::time::timeout;
 use super::child::{LOOKED_FOR, Target};
 use super::follow::LEAD;
 use super::reaper::Reaper;
-use super::signals;
 use crate::terminal;
 
 /// First argument that makes this process a supervisor.
@@ -62,13 +62,17 @@ impl Supervisor {
     }
 
     /// Names the processes to watch, the signal that asks them to end, and the group that gets the terminal after them.
-    pub(super) fn watch(&mut self, target: Target, end_signal: Signal) {
-        let (kind, pid) = match target {
-            Target::Group(leader) => ("group", leader),
-            Target::Process(pid) => ("process", pid),
+    pub(super) fn watch(&mut self, target: &Target, end_signal: Signal) {
+        // The hold of a single process is not used.
+        let (kind, pid, hold) = match target {
+            Target::Group { leader, hold } => ("group", leader, hold.as_str()),
+            Target::Process(pid) => ("process", pid, "-"),
         };
         let (pid, own) = (pid.as_raw_nonzero(), Pid::as_raw(terminal::own_group()));
-        self.write(&format!("watch {kind} {pid} {} {own}", end_signal.as_raw()));
+        self.write(&format!(
+            "watch {kind} {pid} {hold} {} {own}",
+            end_signal.as_raw()
+        ));
     }
 
     /// Sends the time at which the program is to be asked to end, unless it was, and the time at which it is
@@ -84,11 +88,16 @@ impl Supervisor {
         let _ = self.stdin.write_all(format!("{line}\n").as_bytes());
     }
 
+    /// Takes in that a child of this process has ended.
+    pub(super) fn child_ended(&mut self, child: Pid) {
+        self.pid = self.pid.filter(|pid| *pid != child);
+    }
+
     /// Ends the supervisor, and waits for its end.
     pub(super) async fn dismiss(mut self, mut reaper: Reaper) {
         self.write(DONE);
         drop(self.stdin);
-        let ended = async { while Some(reaper.next().await.0) != self.pid {} };
+        let ended = async { while self.pid.is_some() && Some(reaper.next().await.0) != self.pid {} };
         let _ = timeout(ENDS_WITHIN, ended).await;
     }
 }
@@ -133,11 +142,14 @@ struct Watched {
 }
 
 impl Watched {
-    fn parse(kind: &str, numbers: [&str; 3]) -> Option<Self> {
+    fn parse(kind: &str, hold: &str, numbers: [&str; 3]) -> Option<Self> {
         let number = |at: usize| numbers[at].parse().ok();
         let pid = Pid::from_raw(number(0)?)?;
         let target = if kind == "group" {
-            Target::Group(pid)
+            Target::Group {
+                leader: pid,
+                hold: hold.to_owned(),
+            }
         } else {
             Target::Process(pid)
         };
@@ -150,8 +162,8 @@ impl Watched {
     }
 
     fn leave_terminal(&self) {
-        if let (Target::Group(leader), Some(heir)) = (self.target, self.heir) {
-            terminal::inherit(leader, heir);
+        if let (Target::Group { leader, .. }, Some(heir)) = (&self.target, self.heir) {
+            terminal::inherit(*leader, heir);
         }
     }
 }
@@ -169,8 +181,8 @@ impl Orders {
     fn take(&mut self, line: &str) -> Option<()> {
         let words: Vec<&str> = line.split(' ').collect();
         match words[..] {
-            ["watch", kind, pid, signal, heir] => {
-                self.watched = Some(Watched::parse(kind, [pid, signal, heir])?);
+            ["watch", kind, pid, hold, signal, heir] => {
+                self.watched = Some(Watched::parse(kind, hold, [pid, signal, heir])?);
             }
             ["until", ask_at, kill_at] => {
                 let at = |text: &str| text.parse().ok().map(Duration::from_nanos);
@@ -191,10 +203,22 @@ impl Orders {
     }
 }
 
+/// Writes it in a thread of its own, because a write waits where nobody reads stderr.
+fn say_that_command_is_gone() {
+    let say = || {
+        let _ = writeln!(
+            io::stderr(),
+            "multilock: killed; the program is ended with the hold"
+        );
+    };
+    let _ = thread::Builder::new().spawn(say);
+}
+
 fn supervise() {
     let (sender, lines) = mpsc::channel();
+    // Signals to every process of a unit or a container are meant for the command, and this process ends after it.
     // A terminal that stops background processes when they write does not stop this process.
-    let _ = signals::block_stops();
+    let _ = SigSet::all().thread_block();
     thread::spawn(move || {
         for line in io::stdin().lock().lines().map_while(Result::ok) {
             if sender.send(line).is_err() {
@@ -248,10 +272,7 @@ fn supervise() {
                 if orders.watched.is_none() {
                     return;
                 }
-                let _ = writeln!(
-                    io::stderr(),
-                    "multilock: killed; the program is ended with the hold"
-                );
+                say_that_command_is_gone();
                 is_alone = true;
                 orders.ask_at = Some(now);
                 // The command has the same lead while it lives.

@@ -1,10 +1,15 @@
 //! A program ends with its hold. The next holder's program looks whether anything of it is left.
 
+use std::fs;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
 use multilock_test_support::{Direction, Proxy, Server, connect, three, until_free};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep};
@@ -109,16 +114,37 @@ async fn it_ends_where_the_command_itself_is_stopped() {
 
 #[tokio::test]
 async fn it_ends_where_the_command_itself_is_killed() {
+    killed(Stdio::piped(), |_| {}).await;
+}
+
+/// systemd sends a signal to every process of a unit before it kills them, and a log reader may have stopped.
+#[tokio::test]
+async fn it_ends_where_the_command_is_killed_after_others_got_signals_and_nobody_reads_stderr() {
+    let (unread, stderr) = full_pipe();
+    killed(stderr, |first| {
+        let supervisor = supervisor_of(first);
+        for sent in [Signal::HUP, Signal::INT, Signal::TERM] {
+            kill_process(supervisor, sent).expect("it runs");
+        }
+    })
+    .await;
+    drop(unread);
+}
+
+async fn killed(stderr: impl Into<Stdio>, before: impl FnOnce(&Child)) {
     let servers = three(ARGS).await;
     let witness = Witness::new();
     let mut command = multilock(&urls(&servers));
     // Two thirds are left at least, and the program would be asked 1.5 s before their end.
     let terms = ["--lease", "15s", "--drift-factor", "0.1", "-k", "1500ms"];
-    let command = command.args(["run", "a"]).args(terms);
-    let command = command.args(["-c", "--", &witness.script(CHILDREN)]);
+    let command = command.args(["run", "a"]).args(terms).stderr(stderr);
+    // A shell says of a child that a signal ended it, and would wait for somebody to read it.
+    let script = witness.script(&format!("exec 2>&-; {CHILDREN}"));
+    let command = command.args(["-c", "--", &script]);
     let mut first = command.spawn().expect("the command");
     witness.until_said("A").await;
     let second = run(multilock(&urls(&servers)), &witness.script("say B"));
+    before(&first);
     first.kill().await.expect("it runs");
     // At once, as nobody renews it any more.
     let asked = Instant::now();
@@ -127,6 +153,36 @@ async fn it_ends_where_the_command_itself_is_killed() {
     second_runs_alone(&witness, second).await;
     witness.until_nobody_lives().await;
     until_free(&servers, "a").await;
+}
+
+/// A pipe that nobody reads, and its end for writing, where a write waits.
+fn full_pipe() -> (UnixStream, OwnedFd) {
+    let (unread, mut full) = UnixStream::pair().expect("a pair");
+    full.set_nonblocking(true).expect("a socket");
+    while full.write(b"x").is_ok() {}
+    full.set_nonblocking(false).expect("a socket");
+    (unread, full.into())
+}
+
+/// The process that ends the program in place of the command.
+fn supervisor_of(command: &Child) -> Pid {
+    let parent = command.id().expect("it runs").to_string();
+    let processes = fs::read_dir("/proc").expect("Linux").flatten();
+    let supervisor = processes.map(|process| process.path()).find(|process| {
+        let read = |file: &str| fs::read_to_string(process.join(file)).unwrap_or_default();
+        read("cmdline").contains("__supervise")
+            && read("stat")
+                .rsplit(") ")
+                .next()
+                .and_then(|rest| rest.split(' ').nth(1))
+                == Some(&parent)
+    });
+    let name = supervisor
+        .as_deref()
+        .and_then(Path::file_name)
+        .and_then(|name| name.to_str());
+    let pid = name.and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
+    pid.expect("a supervisor")
 }
 
 /// A quorum that is frozen: nobody can be told apart from one who is slow, until the hold has ended.

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::process::Stdio;
 
 use multilock_test_support::{connect, in_a_child, is_child, three, until_free};
-use rustix::process::{getpid, set_child_subreaper};
+use rustix::process::{Signal, getpid, set_child_subreaper};
 use tokio::time::{Instant, sleep};
 
-use crate::stage::{PROGRAM, Witness, ms, multilock, run, said, urls};
+use crate::stage::{PROGRAM, Witness, ms, multilock, run, said, signal, urls};
 
 const ARGS: &[&str] = &["--appendonly", "no"];
 
@@ -153,24 +153,87 @@ async fn the_hold_is_renewed() {
     );
 }
 
-/// What the program has left of its group would run without the lock.
+/// What the program leaves behind would run without the lock: in its group, or in the group of a job.
 #[tokio::test]
-async fn what_is_left_of_the_group_ends_before_the_release() {
+async fn what_the_program_leaves_ends_before_the_release() {
+    const DEAF: &str = "(trap '' TERM HUP; while :; do sleep 0.02; done)";
+    for (left, is_asked_to_end) in [
+        (format!("{DEAF} & say A"), false),
+        (format!("set -m; {DEAF} & say A; exit 0"), false),
+        // A job of a job, which has no parent left.
+        (
+            format!("set -m; (set -m; {DEAF} & exit 0) & say A; wait; exit 0"),
+            false,
+        ),
+        // `timeout` makes a group of its own, and the shell ends before it.
+        (
+            "say A; timeout 100 bash -c 'trap \"\" TERM; while :; do sleep 0.02; done'; true".to_owned(),
+            true,
+        ),
+    ] {
+        let servers = three(ARGS).await;
+        let witness = Witness::new();
+        let script = witness.script(&left);
+        let begun = Instant::now();
+        let args = ["run", "a", "-k", "500ms", "--", "bash", "-c", &script];
+        let first = multilock(&urls(&servers))
+            .args(args)
+            .spawn()
+            .expect("the command");
+        witness.until_said("A").await;
+        if is_asked_to_end {
+            // The shell waits for the job by then.
+            sleep(ms(200)).await;
+            signal(&first, Signal::TERM);
+        }
+        let first = said(first).await;
+        let ends = if is_asked_to_end {
+            (None, Some(15))
+        } else {
+            (Some(0), None)
+        };
+        assert_eq!((first.code, first.signal), ends, "{left}: {first:?}");
+        assert!(begun.elapsed() < ms(20_000));
+        let script = witness.script("say B");
+        let second = run(multilock(&urls(&servers)), &["a", "-c", "--", &script]).await;
+        assert_eq!(second.code, Some(0), "{left}: {second:?}");
+        assert_eq!(witness.lines(), ["A", "B"], "{left}");
+        until_free(&servers, "a").await;
+    }
+}
+
+/// The program has ended, and so has the command, which waited for what was left.
+#[tokio::test]
+async fn what_the_program_leaves_ends_with_the_lease_if_the_command_is_killed() {
     let servers = three(ARGS).await;
     let witness = Witness::new();
-    let script = witness.script("(trap '' TERM; while :; do sleep 0.02; done) & say A");
-    let begun = Instant::now();
-    let args = ["a", "-k", "500ms", "-c", "--", &script];
-    let first = run(multilock(&urls(&servers)), &args).await;
-    assert_eq!(first.code, Some(0), "{first:?}");
-    assert!(begun.elapsed() < ms(20_000));
+    let script = witness.script("set -m; (trap '' TERM HUP; say A; while :; do sleep 0.02; done) & exit 0");
+    let args = [
+        "run",
+        "a",
+        "--lease",
+        "12s",
+        "--node-timeout",
+        "3s",
+        "-k",
+        "6s",
+        "--",
+        "bash",
+        "-c",
+        &script,
+    ];
+    let first = multilock(&urls(&servers))
+        .args(args)
+        .spawn()
+        .expect("the command");
+    witness.until_said("A").await;
+    sleep(ms(200)).await;
+    signal(&first, Signal::KILL);
     let script = witness.script("say B");
     let second = run(multilock(&urls(&servers)), &["a", "-c", "--", &script]).await;
-    assert_eq!(
-        (second.code, witness.lines()),
-        (Some(0), vec!["A".to_owned(), "B".to_owned()])
-    );
-    until_free(&servers, "a").await;
+    assert_eq!(second.code, Some(0), "{second:?}");
+    assert_eq!(witness.lines(), ["A", "B"]);
+    witness.until_nobody_lives().await;
 }
 
 /// As in a container, whose process 1 waits for no child but the command.
