@@ -6,7 +6,7 @@ use crate::args::ForceArgs;
 use crate::exit::{self, Failure};
 use crate::inspect::print;
 use crate::report::{describe, hold_id, shown};
-use crate::say::{Voice, confirmed};
+use crate::say::{Voice, confirmed, visible};
 
 pub(crate) async fn force_release(args: &ForceArgs, masters: &Masters, voice: Voice) -> Result<u8, Failure> {
     let lock = masters.lock(&*args.names, Policy::RedLock);
@@ -29,11 +29,12 @@ pub(crate) async fn force_release(args: &ForceArgs, masters: &Masters, voice: Vo
     };
     let forced = lock.force_release_from(|holder| meant.is(holder)).await?;
     let former: Vec<String> = forced.former.iter().map(ToString::to_string).collect();
+    let former = visible(&former.join(", ")).into_owned();
     let names = args.names.join(", ");
     if former.is_empty() {
         print(&format!("{names}: nobody held it, nothing was taken away\n"))?;
     } else {
-        print(&format!("{names}: taken away from {}\n", former.join(", ")))?;
+        print(&format!("{names}: taken away from {former}\n"))?;
     }
     for spared in &forced.spared {
         voice.warn(format_args!(

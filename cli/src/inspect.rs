@@ -14,7 +14,7 @@ use crate::args::{HeldArgs, InspectArgs, WatchArgs};
 use crate::connect::are_unfit;
 use crate::exit::{self, Failure};
 use crate::report::{State, as_json, describe, row};
-use crate::say::Voice;
+use crate::say::{Voice, escape, lines};
 
 pub(crate) const EVERY: Duration = Duration::from_secs(1);
 /// Interval at which a command that prints nothing checks that stdout is still read.
@@ -52,7 +52,7 @@ pub(crate) async fn held(args: &HeldArgs, masters: &Masters, voice: Voice) -> Re
         State::Held | State::Read | State::Kept => 0,
         State::Free => exit::FREE,
         State::Unknown => {
-            for name in &names {
+            for name in names.iter().filter(|name| State::of(name) == State::Unknown) {
                 voice.warn(format_args!("{}\n{}", too_few(name), table(name).trim_end()));
             }
             code_of_unknown(masters)
@@ -97,7 +97,7 @@ pub(crate) async fn watch(args: &WatchArgs, masters: &Masters) -> Result<u8, Fai
                 line["at"] = humantime::format_rfc3339_millis(SystemTime::now())
                     .to_string()
                     .into();
-                if !print(&format!("{line}\n"))? {
+                if !print(&as_text(&line, true))? {
                     return Ok(0);
                 }
             }
@@ -110,11 +110,13 @@ pub(crate) async fn watch(args: &WatchArgs, masters: &Masters) -> Result<u8, Fai
 
 /// JSON as text: one line for each look of a watch, so that a program can read it line by line.
 pub(crate) fn as_text(value: &Value, is_watched: bool) -> String {
-    if is_watched {
+    let text = if is_watched {
         format!("{value}\n")
     } else {
         format!("{value:#}\n")
-    }
+    };
+    // JSON needs it below 0x20 only.
+    escape(&text, |letter| format!("\\u{:04x}", u32::from(letter))).into_owned()
 }
 
 /// Waits for `time`. Returns false as soon as stdout is no longer read: a write would show that only at the
@@ -190,11 +192,17 @@ fn table(name: &Inspection) -> String {
 /// Writes to stdout, in place of what was there if it is shown again and again. Returns false if stdout is no longer read.
 pub(crate) fn show(text: &str, again: bool) -> Result<bool, Failure> {
     let clear = again && io::stdout().is_terminal();
-    print(&format!("{}{text}", if clear { "\x1b[H\x1b[2J" } else { "" }))
+    let clear = if clear { "\x1b[H\x1b[2J" } else { "" };
+    print_coloured(&format!("{clear}{}", lines(text)))
 }
 
 /// Writes to stdout. Returns false if stdout is no longer read.
 pub(crate) fn print(text: &str) -> Result<bool, Failure> {
+    print_coloured(&lines(text))
+}
+
+/// Writes text with colours of its own to stdout, and without these if stdout is no terminal.
+pub(crate) fn print_coloured(text: &str) -> Result<bool, Failure> {
     let mut stdout = anstream::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Ok(()) => Ok(true),

@@ -11,8 +11,8 @@ use serde_json::Value;
 use crate::args::{ListArgs, Sort};
 use crate::exit::Failure;
 use crate::inspect::{EVERY, as_text, is_read_for, show};
-use crate::report::{State, as_json, holders, remaining, visible};
-use crate::say::Rough;
+use crate::report::{State, as_json, holders, remaining};
+use crate::say::{Rough, visible};
 
 pub(crate) async fn list(args: &ListArgs, masters: &Masters) -> Result<u8, Failure> {
     loop {
@@ -80,7 +80,7 @@ fn row(lock: &Inspection) -> [String; 9] {
 /// The next waiter, and for how long it has waited.
 fn first_waiting(lock: &Inspection) -> String {
     match (&lock.first_waiting, lock.first_waits) {
-        (Some(waiter), Some(waits)) => format!("{waiter}, for {}", Rough(waits)),
+        (Some(waiter), Some(waits)) => format!("{}, for {}", visible(&waiter.to_string()), Rough(waits)),
         _ => String::new(),
     }
 }

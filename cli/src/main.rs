@@ -104,7 +104,7 @@ fn perform(args: &Args, voice: Voice) -> Result<End, Failure> {
         .worker_threads(1)
         .enable_all()
         .build()?;
-    runtime.block_on(async {
+    let end = runtime.block_on(async {
         if let Verb::Run(run) = &args.verb {
             return run::run(run, &args.masters, voice).await;
         }
@@ -112,7 +112,10 @@ fn perform(args: &Args, voice: Voice) -> Result<End, Failure> {
             return run::hold(hold, &args.masters, voice).await;
         }
         look_after(args, voice).await.map(End::Code)
-    })
+    });
+    // A thread that asks a name server, or reads a pipe, may never end.
+    runtime.shutdown_background();
+    end
 }
 
 /// The commands for operators.

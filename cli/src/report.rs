@@ -1,12 +1,11 @@
 //! Answers of the masters about a name, for people and for programs.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use multilock::{FencingToken, Holder, Inspection, LastForce, NodeState, Policy};
 use serde_json::{Value, json};
 
-use crate::say::Rough;
+use crate::say::{Rough, visible};
 use crate::translation::translated;
 
 /// State of a name.
@@ -83,24 +82,14 @@ pub(crate) fn describe(name: &Inspection) -> String {
         State::Unknown => format!("not known to be held or free ({})", missing(name)),
     };
     let forced = name.last_force.as_ref();
-    let forced = forced.map_or(String::new(), |force| format!(", taken away {force}"));
+    let forced = forced.map_or(String::new(), |force| {
+        format!(", taken away {}", visible(&force.to_string()))
+    });
     format!(
         "{} {state}, {} waiting{forced}",
         visible(&name.name),
         name.waiting
     )
-}
-
-/// A name for a terminal, which would obey its control characters.
-pub(crate) fn visible(name: &str) -> Cow<'_, str> {
-    if !name.contains(char::is_control) {
-        return Cow::Borrowed(name);
-    }
-    let letters = name.chars().map(|letter| match letter {
-        letter if letter.is_control() => letter.escape_default().to_string(),
-        letter => letter.to_string(),
-    });
-    Cow::Owned(letters.collect())
 }
 
 /// Holders that enough masters agree on.
@@ -111,10 +100,11 @@ pub(crate) fn holders(name: &Inspection) -> String {
 
 /// A holder with its text about the hold, if it has set one.
 fn with_about(holder: &Holder) -> String {
-    match holder.about() {
+    let shown = match holder.about() {
         Some(about) => format!("{holder} ({about})"),
         None => holder.to_string(),
-    }
+    };
+    visible(&shown).into_owned()
 }
 
 /// Id of a hold: enough to distinguish it from every other one, and too little to release it.
@@ -129,10 +119,11 @@ pub(crate) fn shown(holder: &Holder) -> String {
         Some(label) => format!("{label} ({id})"),
         None => id,
     };
-    match holder.about() {
+    let shown = match holder.about() {
         Some(about) => format!("{holder_and_hold}: {about}"),
         None => holder_and_hold,
-    }
+    };
+    visible(&shown).into_owned()
 }
 
 /// Reason why too few masters count.

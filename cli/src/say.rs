@@ -1,5 +1,6 @@
 //! Messages of the command to people, on stderr. A closed stderr is no reason to fail.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::time::Duration;
@@ -34,7 +35,8 @@ impl Voice {
 
     fn tell(self, least: Self, message: &dyn fmt::Display) {
         if self >= least {
-            let _ = writeln!(anstream::stderr(), "multilock: {}", translated(message));
+            let message = translated(message);
+            let _ = writeln!(io::stderr(), "multilock: {}", lines(&message));
         }
     }
 
@@ -45,15 +47,15 @@ impl Voice {
 }
 
 /// Prints these lines and a question on the terminal, and returns whether the answer is yes.
-pub(crate) fn confirmed(lines: &[String], question: &str) -> Result<bool, Failure> {
+pub(crate) fn confirmed(states: &[String], question: &str) -> Result<bool, Failure> {
     if !io::stdin().is_terminal() {
         return Err(Failure::usage(
             "without a terminal nobody can be asked: give --yes",
         ));
     }
-    let mut stderr = anstream::stderr();
-    for line in lines {
-        let _ = writeln!(stderr, "{line}");
+    let mut stderr = io::stderr();
+    for line in states {
+        let _ = writeln!(stderr, "{}", visible(line));
     }
     let _ = write!(stderr, "{question} [y/N] ");
     let _ = stderr.flush();
@@ -67,7 +69,7 @@ pub(crate) fn confirmed(lines: &[String], question: &str) -> Result<bool, Failur
 #[derive(Debug)]
 pub(crate) struct LiveLine {
     voice: Voice,
-    stderr: anstream::AutoStream<io::Stderr>,
+    stderr: io::Stderr,
     is_drawn: bool,
 }
 
@@ -75,13 +77,15 @@ impl LiveLine {
     pub(crate) fn begin(voice: Voice) -> Self {
         Self {
             voice,
-            stderr: anstream::stderr(),
+            stderr: io::stderr(),
             is_drawn: false,
         }
     }
 
     pub(crate) fn draw(&mut self, text: impl fmt::Display) {
         if self.voice.may_redraw() {
+            let text = text.to_string();
+            let text = visible(&text);
             // Wrapping is off, so that a long line stays one line.
             let _ = write!(self.stderr, "\r\x1b[K\x1b[?7lmultilock: {text}\x1b[?7h");
             let _ = self.stderr.flush();
@@ -102,6 +106,41 @@ impl Drop for LiveLine {
     fn drop(&mut self) {
         self.erase();
     }
+}
+
+/// A text in one line, for a terminal, which would obey its control characters.
+pub(crate) fn visible(text: &str) -> Cow<'_, str> {
+    replace(text, char::is_control, |letter| {
+        letter.escape_default().to_string()
+    })
+}
+
+/// Lines for a terminal.
+pub(crate) fn lines(text: &str) -> Cow<'_, str> {
+    escape(text, |letter| letter.escape_default().to_string())
+}
+
+/// Lines with other control characters replaced.
+pub(crate) fn escape(text: &str, by: impl Fn(char) -> String) -> Cow<'_, str> {
+    replace(
+        text,
+        |letter| letter.is_control() && !matches!(letter, '\n' | '\t'),
+        by,
+    )
+}
+
+fn replace(text: &str, is_replaced: impl Fn(char) -> bool, by: impl Fn(char) -> String) -> Cow<'_, str> {
+    if !text.contains(&is_replaced) {
+        return Cow::Borrowed(text);
+    }
+    let letters = text.chars().map(|letter| {
+        if is_replaced(letter) {
+            by(letter)
+        } else {
+            letter.to_string()
+        }
+    });
+    Cow::Owned(letters.collect())
 }
 
 /// A duration to a tenth of a second, or from a minute on in whole seconds: `29.7s`, `5m 3s`.

@@ -7,16 +7,22 @@ use rustix::process::Signal;
 
 use crate::run::signals;
 
-const ALLOWED_DURATION: &str = "allowed: a duration such as 30s or 50ms, or a number of seconds";
+const ALLOWED_DURATION: &str =
+    "allowed: a duration such as 30s or 50ms, or a number of seconds; at most 100 years";
+/// A clock cannot tell times that lie much later than this.
+const LONGEST: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
 
 /// Parses a duration. A number without a unit is one of seconds, as for `flock -w` and `timeout`.
 pub(crate) fn duration(text: &str) -> Result<Duration, &'static str> {
     let text = text.trim();
     let seconds = text.parse().ok().map(Duration::try_from_secs_f64);
-    match seconds {
-        Some(seconds) => seconds.map_err(|_| ALLOWED_DURATION),
-        None => humantime::parse_duration(text).map_err(|_| ALLOWED_DURATION),
-    }
+    let duration = match seconds {
+        Some(seconds) => seconds.ok(),
+        None => humantime::parse_duration(text).ok(),
+    };
+    duration
+        .filter(|duration| *duration <= LONGEST)
+        .ok_or(ALLOWED_DURATION)
 }
 
 /// Parses a switch, as the library parses its variable.
@@ -69,6 +75,10 @@ mod tests {
         assert_eq!(duration("50ms"), Ok(Duration::from_millis(50)));
         assert_eq!(duration("-1"), Err(ALLOWED_DURATION));
         assert_eq!(duration(""), Err(ALLOWED_DURATION));
+        assert_eq!(duration("100years"), Ok(Duration::from_secs(3_155_760_000)));
+        for text in ["1e19", "1e30", "101years", "inf"] {
+            assert_eq!(duration(text), Err(ALLOWED_DURATION), "{text}");
+        }
     }
 
     #[test]

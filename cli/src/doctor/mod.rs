@@ -20,7 +20,7 @@ use self::finding::{Finding, Severity};
 use self::watch::{Watched, watch};
 use crate::args::{DoctorArgs, MastersArgs};
 use crate::exit::{self, Failure};
-use crate::inspect::print;
+use crate::inspect::{as_text, print, print_coloured};
 use crate::leave::put;
 use crate::say::{LiveLine, Rough, Voice};
 
@@ -38,9 +38,9 @@ pub(crate) async fn doctor(args: &DoctorArgs, masters: &MastersArgs, voice: Voic
         put("--prometheus", file, &metrics::of(&diagnosis, code))?;
     }
     if args.json {
-        print(&format!("{:#}\n", json::of(&diagnosis, code)))?;
+        print(&as_text(&json::of(&diagnosis, code), false))?;
     } else {
-        print(&table::of(&diagnosis))?;
+        print_coloured(&table::of(&diagnosis))?;
     }
     Ok(code)
 }

@@ -146,7 +146,7 @@ impl Child {
         match (&self.target, signal) {
             // The terminal has sent this signal to the program, too.
             (Target::Process(_), Signal::INT | Signal::QUIT) if io::stdin().is_terminal() => {}
-            (target, Signal::USR1 | Signal::USR2 | Signal::TSTP) => target.signal(signal),
+            (target, Signal::USR1 | Signal::USR2 | Signal::TSTP | Signal::CONT) => target.signal(signal),
             (target, signal) => target.ask_to_end(signal),
         }
     }

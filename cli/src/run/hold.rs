@@ -7,6 +7,7 @@ use std::thread;
 
 use multilock::{Mode, MultiLockGuard};
 use nix::sys::signal::{SigSet, Signal as Kind};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::Signal;
 use tokio::sync::oneshot;
@@ -46,6 +47,8 @@ pub(super) async fn until_input_ends<M: Mode>(
                     signals.stop(Signal::TSTP, false).await;
                     continue;
                 }
+                // This process goes on, and nothing else was stopped.
+                Signal::CONT => continue,
                 signal => End::Signal(signal),
             },
             () = &mut input => End::Code(0),
@@ -74,6 +77,12 @@ async fn end_of_input(voice: Voice) {
     pending::<()>().await;
 }
 
+/// Waits for input, or its end, where a read does not wait.
+fn until_readable() {
+    // If it fails, the next read shows why.
+    let _ = poll(&mut [PollFd::new(&rustix::stdio::stdin(), PollFlags::IN)], None);
+}
+
 /// Reads stdin in a thread, which may outlive the wait, and ends with the process.
 fn input_thread() -> io::Result<oneshot::Receiver<io::Result<()>>> {
     let (ended, end) = oneshot::channel();
@@ -85,6 +94,7 @@ fn input_thread() -> io::Result<oneshot::Receiver<io::Result<()>>> {
             // Not by the standard library, for which a stdin that is not open for reading has ended.
             match rustix::io::read(rustix::stdio::stdin(), &mut some) {
                 Ok(0) => break Ok(()),
+                Err(Errno::AGAIN) => until_readable(),
                 Err(error) if error != Errno::INTR => break Err(error.into()),
                 _ => {}
             }

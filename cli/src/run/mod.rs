@@ -179,6 +179,7 @@ async fn interruptible<T>(signals: &mut Signals, work: impl Future<Output = T>) 
                 Signal::TSTP => {
                     signals.stop(Signal::TSTP, false).await;
                 }
+                Signal::CONT => {}
                 signal => return Waited::Interrupted(signal),
             },
             done = &mut work => return Waited::Done(done),

@@ -119,10 +119,11 @@ impl Signals {
                     return Poll::Ready(*signal);
                 }
             }
-            match self.stops.poll_recv(context) {
-                Poll::Ready(Some(())) => Poll::Ready(Signal::TSTP),
-                _ => Poll::Pending,
+            if let Poll::Ready(Some(())) = self.stops.poll_recv(context) {
+                return Poll::Ready(Signal::TSTP);
             }
+            // After TSTP, with which it may have come.
+            self.continued.poll_recv(context).map(|_| Signal::CONT)
         })
         .await
     }

@@ -274,3 +274,26 @@ async fn take_away(servers: &[Server], name: &str) {
         .await;
     browser.client.clone().close().await.expect("closed");
 }
+
+#[tokio::test]
+async fn somebody_with_the_token_signs_in() {
+    let servers = start(3, &["--appendonly", "no"]).await;
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("token");
+    std::fs::write(&file, "correct-horse-battery\n").expect("a file");
+    let file = file.to_str().expect("text");
+    let (_looking, url) = console(&servers, &["--token-file", file]).await;
+    let browser = Browser::start(false, (1200, 1100)).await;
+    browser.client.goto(&url).await.expect("the page");
+    let field = browser.client.find(Locator::Css("input[name=token]")).await;
+    let field = field.expect("a field");
+    field
+        .send_keys("correct-horse-battery\n")
+        .await
+        .expect("a text field");
+    browser
+        .until("the page is there", "#none", |texts| {
+            texts == ["No lock is held or waited for."]
+        })
+        .await;
+}

@@ -1,5 +1,8 @@
 //! `hold`, and the files in which commands leave their outcome.
 
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 
 use multilock_test_support::{Server, WITHIN, connect, held_everywhere, three, until, until_free};
@@ -75,6 +78,27 @@ async fn a_hold_that_is_taken_away_ends_the_command() {
     assert_eq!(ended.code, Some(124), "{ended:?}");
     assert!(ended.stderr.contains("taken away by force"), "{ended:?}");
     assert!(!ended.stderr.contains("program"), "there is none: {ended:?}");
+}
+
+/// A parent may have made the pipe non-blocking for itself, and with it for this end.
+#[tokio::test]
+async fn a_stdin_that_does_not_block_is_read_to_its_end() {
+    let servers = three(ARGS).await;
+    let (input, its) = UnixStream::pair().expect("a pair");
+    its.set_nonblocking(true).expect("a socket");
+    let mut command = multilock(&urls(&servers));
+    let stdin = Stdio::from(OwnedFd::from(its));
+    let child = command
+        .args(["hold", "a"])
+        .stdin(stdin)
+        .spawn()
+        .expect("the command");
+    until("it is held", async || is_held(&servers).await == Some(0)).await;
+    (&input).write_all(b"x").expect("written");
+    drop(input);
+    let ended = said(child).await;
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{ended:?}");
+    until_free(&servers, "a").await;
 }
 
 /// As under nohup: there is no end of stdin that anybody could wait for.

@@ -82,7 +82,7 @@ async fn it_dies_of_the_signal_that_ended_the_program() {
 #[tokio::test]
 async fn wrong_usage() {
     let servers = three(ARGS).await;
-    let rows: [(&[&str], &str); 13] = [
+    let rows: [(&[&str], &str); 14] = [
         (&["a"], "required"),
         (
             &["a", "-c", "--", "echo", "hi", "there"],
@@ -92,6 +92,7 @@ async fn wrong_usage() {
         (&["a", "--no-such-option", "--", "true"], "--no-such-option"),
         (&["a", "-n", "-w", "1s", "--", "true"], "cannot be used with"),
         (&["a", "-w", "soon", "--", "true"], "a duration such as 30s"),
+        (&["a", "-w", "1e19", "--", "true"], "at most 100 years"),
         (
             &["a", "--lease", "7 parsecs", "--", "true"],
             "a duration such as 30s",
@@ -365,6 +366,20 @@ async fn a_password_file_that_cannot_be_used() {
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
 }
 
+/// A pipe that nobody writes to holds up the thread that reads it, as a name server without an answer does.
+#[tokio::test]
+async fn the_end_waits_for_no_read_of_a_pipe() {
+    let servers = three(ARGS).await;
+    let witness = Witness::new();
+    let pipe = witness.file("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.expect("mkfifo of coreutils").success());
+    let mut command = multilock(&urls(&servers));
+    command.env("MULTILOCK_PASSWORD_FILE", &pipe);
+    let ended = run(command, &["a", "-w", "500ms", "--", "true"]).await;
+    assert_eq!(ended.code, Some(69), "{ended:?}");
+}
+
 #[tokio::test]
 async fn a_file_names_the_masters() {
     let servers = three(ARGS).await;
@@ -519,6 +534,42 @@ async fn signals_are_passed_on_to_the_group() {
             assert_eq!(ended.code, Some(128 + name.as_raw()), "{word}: {ended:?}");
         }
     }
+}
+
+/// Without a terminal, for which the command would stop itself.
+#[tokio::test]
+async fn a_program_that_was_stopped_goes_on_with_the_command() {
+    let servers = three(ARGS).await;
+    let witness = Witness::new();
+    let (id, go) = (witness.file("id"), witness.file("go"));
+    let script = format!("echo $$ >{id}; say A; while [ ! -e {go} ]; do sleep 0.02; done; say B");
+    let script = witness.script(&script);
+    let mut command = tokio::process::Command::new("setsid");
+    let variables = multilock(&urls(&servers));
+    let variables = variables.as_std().get_envs();
+    let running = command
+        .args(["--wait", PROGRAM, "run", "a", "-c", "--", &script])
+        .envs(variables.filter_map(|(name, value)| Some((name, value?))))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .expect("setsid of util-linux");
+    witness.until_said("A").await;
+    let program = std::fs::read_to_string(&id).expect("its id");
+    let state = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", program.trim()));
+        stat.ok()
+            .and_then(|stat| stat.rsplit(") ").next()?.chars().next())
+    };
+    signal(&running, Signal::TSTP);
+    until("the program is stopped", async || state() == Some('T')).await;
+    std::fs::write(&go, "").expect("a file");
+    signal(&running, Signal::CONT);
+    let ended = said(running).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(witness.lines(), ["A", "B"]);
 }
 
 /// As `nohup` has it.

@@ -236,6 +236,8 @@ async fn other_sites_get_nothing() {
         "content-security-policy: default-src 'none'",
         "x-frame-options: DENY",
         "x-content-type-options: nosniff",
+        // With `no-referrer`, a browser sends the form of the token with `Origin: null`, which is refused.
+        "referrer-policy: same-origin",
     ] {
         assert!(page.text.contains(header), "{}", page.text);
     }

@@ -58,6 +58,22 @@ async fn what_one_master_of_three_says_is_shown() {
     assert_eq!(ask(&["held", "a"]).await.code, Some(0));
 }
 
+/// One name of two is known to be held, and nobody has to hear of it.
+#[tokio::test]
+async fn a_name_that_is_known_needs_no_warning() {
+    let servers = three(ARGS).await;
+    let masters = connect(urls(&servers)).await;
+    let _guard = held_everywhere(&masters.red_lock("a")).await;
+    servers[0].command(&["HSET", "b", "other:1", "1"]).await;
+    servers[0].command(&["PEXPIRE", "b", "600000"]).await;
+    servers[2].freeze().await;
+    let told = ask(&servers, &["held", "a", "b", "--connect-timeout", "2s"]).await;
+    servers[2].thaw().await;
+    assert_eq!(told.code, Some(69), "{told:?}");
+    assert!(told.stderr.contains("multilock: b: 2 of 3 masters"), "{told:?}");
+    assert!(!told.stderr.contains("multilock: a:"), "{told:?}");
+}
+
 /// What only a change cures has a code of its own, here too.
 #[tokio::test]
 async fn masters_that_are_unfit_are_told_as_such() {

@@ -124,3 +124,35 @@ async fn several_names_are_held_where_all_of_them_are() {
     assert_eq!(ask(&urls, &["held", "e,f"]).await.code, Some(1));
     guard.unlock().await.expect("held");
 }
+
+/// Another library's owner is data for a terminal, whatever is in it, and JSON stays as it is.
+#[tokio::test]
+async fn control_characters_of_others_do_not_reach_the_terminal() {
+    let servers = three(ARGS).await;
+    let owner = "\u{1b}]0;\u{7f}\u{9b}31m:1";
+    for server in &servers {
+        server.command(&["HSET", "a", owner, "1"]).await;
+        server.command(&["PEXPIRE", "a", "600000"]).await;
+    }
+    let urls = urls(&servers);
+    let escaped = r"\u{1b}]0;\u{7f}\u{9b}31";
+    for (args, stays) in [
+        (&["inspect", "a"][..], true),
+        (&["force-release", "a", "--yes", "--if-holder", "other"], true),
+        (&["run", "a", "-w", "1500ms", "-v", "--", "true"], true),
+        (&["force-release", "a", "--yes"], false),
+    ] {
+        let said = ask(&urls, args).await;
+        let text = format!("{}{}", said.stdout, said.stderr);
+        let is_wild = |letter: char| letter.is_control() && letter != '\n';
+        assert!(!text.contains(is_wild), "{args:?}: {text:?}");
+        assert!(text.contains(escaped), "{args:?}: {text:?}");
+        if stays {
+            let said = ask(&urls, &["inspect", "a", "--json"]).await;
+            assert!(!said.stdout.contains(is_wild), "{said:?}");
+            let json: serde_json::Value = serde_json::from_str(&said.stdout).expect("JSON");
+            let holder = json[0]["holder"].as_str().expect("a holder");
+            assert!(holder.starts_with("\u{1b}]0;\u{7f}\u{9b}31"), "{holder:?}");
+        }
+    }
+}
