@@ -13,7 +13,7 @@ use rustix::process::Signal;
 
 use crate::names::{self, Names};
 use crate::say::Voice;
-use crate::values::{duration, policy, quarantine, signal, switch};
+use crate::values::{duration, interval, policy, quarantine, signal, switch};
 
 /// Runs programs under distributed locks over N independent Redis masters, and looks after these locks.
 #[derive(Debug, Parser)]
@@ -330,7 +330,7 @@ pub(crate) struct WatchArgs {
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) seats: Option<u32>,
     /// Time between two looks
-    #[arg(long, value_name = "DUR", default_value = "500ms", value_parser = duration)]
+    #[arg(long, value_name = "DUR", default_value = "500ms", value_parser = interval)]
     pub(crate) every: Duration,
 }
 

@@ -1,5 +1,7 @@
 //! `multilock force-release`: takes names away from their holders.
 
+use std::collections::HashSet;
+
 use multilock::{Holder, Inspection, Masters, NodeState, Policy};
 
 use crate::args::ForceArgs;
@@ -27,7 +29,10 @@ pub(crate) async fn force_release(args: &ForceArgs, masters: &Masters, voice: Vo
         Some(reason) => lock.force_reason(reason),
         None => lock,
     };
-    let forced = lock.force_release_from(|holder| meant.is(holder)).await?;
+    // The answer was about the holders that were shown. A later one is spared.
+    let shown: HashSet<&Holder> = seen.iter().flat_map(holders).collect();
+    let is_meant = |holder: &Holder| meant.is(holder) && (args.yes || shown.contains(holder));
+    let forced = lock.force_release_from(is_meant).await?;
     let former: Vec<String> = forced.former.iter().map(ToString::to_string).collect();
     let former = visible(&former.join(", ")).into_owned();
     let names = args.names.join(", ");

@@ -25,6 +25,15 @@ pub(crate) fn duration(text: &str) -> Result<Duration, &'static str> {
         .ok_or(ALLOWED_DURATION)
 }
 
+/// Parses the time between two looks at the masters.
+pub(crate) fn interval(text: &str) -> Result<Duration, &'static str> {
+    let interval = duration(text)?;
+    if interval < Duration::from_millis(10) {
+        return Err("allowed: a duration of 10ms or more");
+    }
+    Ok(interval)
+}
+
 /// Parses a switch, as the library parses its variable.
 pub(crate) fn switch(text: &str) -> Result<bool, &'static str> {
     match text.trim() {
@@ -78,6 +87,14 @@ mod tests {
         assert_eq!(duration("100years"), Ok(Duration::from_secs(3_155_760_000)));
         for text in ["1e19", "1e30", "101years", "inf"] {
             assert_eq!(duration(text), Err(ALLOWED_DURATION), "{text}");
+        }
+    }
+
+    #[test]
+    fn looks_have_a_pause() {
+        assert_eq!(interval("10ms"), Ok(Duration::from_millis(10)));
+        for text in ["0", "9ms", "soon"] {
+            assert!(interval(text).is_err(), "{text}");
         }
     }
 

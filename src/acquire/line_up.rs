@@ -18,7 +18,6 @@ use crate::error::LockError;
 use crate::events::{EventObserver, WokenBy};
 use crate::hold::grant::Hold;
 use crate::lock::hold_guard::HoldGuard;
-use crate::lock::owner::OwnerRelation;
 use crate::protocol::tally::LossReason;
 use crate::queue::{Delivery, Joined};
 
@@ -123,13 +122,9 @@ pub(super) async fn inside(request: &AcquireRequest) {
         // Listen before the check, so that no entry falls in between.
         let mut entered = pin!(owner.entered());
         entered.as_mut().enable();
-        if is_inside(request) {
+        if request.is_inside() {
             return;
         }
         entered.await;
     }
-}
-
-pub(super) fn is_inside(request: &AcquireRequest) -> bool {
-    !matches!(request.relation(), OwnerRelation::Outside)
 }

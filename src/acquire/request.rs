@@ -148,6 +148,11 @@ impl AcquireRequest {
         })
     }
 
+    /// Whether the owner holds some of the names, or all of them.
+    pub(super) fn is_inside(&self) -> bool {
+        !matches!(self.relation(), OwnerRelation::Outside)
+    }
+
     /// Takes over a hold that was handed on. If too little of the hold is left, the hold goes on to the next,
     /// and the result is `None`.
     pub(crate) fn take_over(&self, hold: Hold) -> Option<HoldGuard> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{sleep, sleep_until, timeout};
 
-use crate::acquire::line_up::{inside, is_inside};
+use crate::acquire::line_up::inside;
 use crate::acquire::refusal::{Asked, Refusal};
 use crate::acquire::step::{AFTER_LEASE, NextStep, Refused, is_quorum_open};
 use crate::acquire::waiting::Waiting;
@@ -34,8 +34,9 @@ impl Waiting<'_> {
             // master would call it.
             return Ok(());
         }
-        // An owner that is inside and yet refused has too little validity left to enter. Only time helps.
-        let outside = !is_inside(request);
+        // An owner that was inside and yet refused has too little validity left to enter. Only time helps. An owner that came in
+        // since then lets the waiter in at once.
+        let outside = !self.was_inside;
         let resting = async {
             tokio::select! {
                 biased;

@@ -40,6 +40,8 @@ pub(super) struct Waiting<'a> {
     pub(super) calls_before: CallCounts,
     /// Whether the last attempt was sent with a place in the queues.
     pub(super) was_queued: bool,
+    /// Whether another task of the owner was inside before the last attempt.
+    pub(super) was_inside: bool,
     /// Turn in the line of this process.
     pub(super) mailbox: Arc<Mailbox<Hold>>,
     /// Whether the ticket was drawn from as many clocks as the waiter needs grants.
@@ -84,6 +86,7 @@ impl<'a> Waiting<'a> {
             entry: QueueEntry { waiter, calls },
             calls_before: CallCounts::default(),
             was_queued: false,
+            was_inside: false,
             mailbox: Arc::new(Mailbox::new()),
             has_ticket: false,
             is_last: false,
@@ -194,6 +197,7 @@ impl<'a> Waiting<'a> {
         self.foreign_releases.before_asking();
         self.calls_before = self.entry.calls.snapshot();
         self.was_queued = self.queued_entry().is_some();
+        self.was_inside = self.request.is_inside();
     }
 
     /// Chooses whether the next attempt asks the first master alone. Then the waiter is in no other queue.

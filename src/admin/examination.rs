@@ -38,6 +38,9 @@ pub struct ServerFacts {
     /// Reason why [`connect`](crate::MastersBuilder::connect) would not use the server, if there is one; of several,
     /// the first that `connect` would find.
     pub refusal: Option<NodeError>,
+    /// Reason why the server takes no writes now, and so grants nothing: its memory or its disk is full, or it misses replicas
+    /// that it is to have. `None` if it takes writes.
+    pub writes_refused: Option<String>,
     /// Server's version by its own report; empty if the server reports none.
     pub version: Arc<str>,
     /// Role that the server reports: `master`, `slave`.

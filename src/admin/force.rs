@@ -101,8 +101,10 @@ pub(crate) async fn force(
     }
     let votes = pool.evidence(&votes);
     let former = former(holders, &known);
-    log::forced(names, former.len(), votes.granted());
-    pool.events.forced();
+    if !former.is_empty() {
+        log::forced(names, former.len(), votes.granted());
+        pool.events.forced();
+    }
     if votes.granted() < needed {
         return Err(LockError::Unreachable { votes });
     }

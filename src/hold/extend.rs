@@ -58,10 +58,11 @@ struct Extended {
 type Apart = (usize, usize, Vote);
 
 impl Extended {
-    fn renewal(&self) -> Renewal<'_> {
+    /// Renewal of the hold as one of this kind.
+    fn renewal_as(&self, kind: HoldKind) -> Renewal<'_> {
         Renewal {
             names: &self.hold.grant.names,
-            kind: self.kind,
+            kind,
             owner: self.hold.grant.field.text(),
             count: self.hold.grant.count(),
             lease: self.lease,
@@ -93,7 +94,10 @@ impl Extension {
         for entry in &extended {
             entry.hold.ask(entry.lease);
         }
-        let renewals: Vec<_> = extended.iter().map(Extended::renewal).collect();
+        let renewals: Vec<_> = extended
+            .iter()
+            .map(|entry| entry.renewal_as(entry.kind))
+            .collect();
         let request = request(pool, &renewals);
         let needed = extended
             .iter()
@@ -151,8 +155,9 @@ impl Extension {
     /// Asks a master for every hold separately, after an error that may be about one of them only.
     fn ask_apart(&mut self, node: usize) {
         for (index, entry) in self.extended.iter_mut().enumerate() {
-            entry.kind = entry.hold.grant.kind();
-            let request = request(&self.client.pool, &[entry.renewal()]);
+            // The kind of the entry stays: other masters answer to the question as it was.
+            let renewal = entry.renewal_as(entry.hold.grant.kind());
+            let request = request(&self.client.pool, &[renewal]);
             let trust = Trust::Kept(entry.hold.grant.needed);
             let mut round = Round::begin(&self.client.pool, &request, trust, |other| other == node).needs(1);
             let grant = Arc::clone(&entry.hold.grant);

@@ -190,7 +190,7 @@ impl<M: Mode> MultiLockGuard<M> {
     /// process. For a job that can stop early, a batch that can pause between two items, or a leader that should step
     /// down. The call is advice. A waiter that gives up meanwhile is not taken back. A waiter whose message is lost
     /// shows up to five seconds later, when it asks again. Calls of [`try_lock`](crate::MultiLock::try_lock) do not
-    /// wait, nor do clients of other libraries.
+    /// wait, nor do clients of other libraries. A guard that reads is never told: the masters tell writers alone.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -423,7 +423,7 @@ impl MultiLockGuard<Exclusive> {
     /// Turns a write guard into a read guard, and admits other readers. The guard gives up its exclusive hold
     /// before anything is sent, so no writer gets in between.
     /// - It cannot fail. A master that the message does not reach keeps readers out until the hold is renewed
-    ///   there.
+    ///   there, or ends.
     /// - If the owner has other write guards of the hold, the hold is shared when the last of these is given
     ///   up.
     /// - The token and the validity stay the same, and a hold that was lost stays lost.
@@ -440,7 +440,8 @@ impl MultiLockGuard<Exclusive> {
 }
 
 impl MultiLockGuard<Either> {
-    /// Turns a guard of a set into one with its real mode: exclusive or shared.
+    /// Turns a guard of a set into one with its real mode: exclusive or shared. A permit counts as exclusive: it has its seat
+    /// alone, and not the name ([`permit`](MultiLockGuard::permit)).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

@@ -143,7 +143,8 @@ impl LockSetGuard {
         self.guards.iter().any(MultiLockGuard::is_wanted)
     }
 
-    /// Resolves when somebody else waits for one of the names, as [`MultiLockGuard::wanted`] does.
+    /// Resolves when somebody else waits for one of the names, as [`MultiLockGuard::wanted`] does. Guards that read are
+    /// never told.
     ///
     /// # Cancel safety
     ///

@@ -1,5 +1,7 @@
 //! Client as the environment describes it.
 
+use std::cell::RefCell;
+use std::env::VarError;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -60,8 +62,21 @@ impl Masters {
     ///
     /// As [`MastersBuilder::connect`].
     pub async fn from_env() -> Result<Self, ConnectError> {
-        let builder = MastersBuilder::from_variables(|name| std::env::var(name).ok())?;
-        builder.connect().await
+        let unreadable = RefCell::new(None);
+        let builder = MastersBuilder::from_variables(|name| match std::env::var(name) {
+            Ok(value) => Some(value),
+            Err(VarError::NotPresent) => None,
+            // Without the value, the client would lock other names, or with other settings.
+            Err(VarError::NotUnicode(_)) => {
+                unreadable.replace(Some(name.to_owned()));
+                None
+            }
+        });
+        if let Some(name) = unreadable.into_inner() {
+            let value = format!("{name} with bytes that are not UTF-8");
+            return Err(InvalidInput::new("environment", value, "text in UTF-8").into());
+        }
+        builder?.connect().await
     }
 }
 

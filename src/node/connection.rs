@@ -135,6 +135,11 @@ impl Link {
         self.wire.waiting() > 0
     }
 
+    /// Moment before the last question that the master has answered with its clock. The grants of the answer count from then.
+    pub(super) fn last_asked(&self) -> Moment {
+        self.recollection.clock.last_asked()
+    }
+
     /// Time of the last message from the master.
     pub(super) fn last_received(&self) -> Instant {
         self.wire.last_received().unwrap_or(self.since)
@@ -217,6 +222,7 @@ impl Link {
             ..
         } = &self.recollection;
         clock.observe(stamp.clock_us, now);
+        clock.answered(begun);
         clock_check.observe(stamp.clock_us, begun, now);
         if record.as_ref().is_some_and(|record| **record != *stamp.record) {
             clock_check.wiped();
@@ -265,7 +271,11 @@ impl Link {
     /// - Calls that were under way together count once: a short delay under load is not a dead connection.
     pub(crate) fn kept_silent(&self, sent: Instant) {
         let mut silence = self.silence.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.wire.last_received().is_some_and(|received| received >= sent) {
+        let came_since = |time| self.wire.last_received().is_some_and(|received| received >= time);
+        if silence.last.is_some_and(came_since) {
+            *silence = Silence::default();
+        }
+        if came_since(sent) {
             *silence = Silence::default();
             return;
         }
@@ -292,7 +302,7 @@ impl Link {
         let is_well = self.quarantine(now).is_zero()
             && !self.is_silent()
             && !self.full.load(Ordering::Relaxed)
-            && !self.closed.load(Ordering::Relaxed);
+            && !self.is_closed();
         is_well.then(|| Duration::from_nanos(self.round_trip_ns.load(Ordering::Relaxed)))
     }
 
@@ -357,11 +367,18 @@ impl Link {
 
     /// Makes all further calls answer *not sent*.
     pub(super) fn close(&self) {
-        self.closed.store(true, Ordering::Release);
+        self.closed.store(true, Ordering::SeqCst);
     }
 
     fn closed(&self) -> Option<Fault> {
-        let closed = self.closed.load(Ordering::Acquire);
-        closed.then(|| Fault::NotSent("connection closed".into()))
+        self.is_closed()
+            .then(|| Fault::NotSent("connection closed".into()))
+    }
+
+    /// Whether the connection is no longer in use. An answer that is looked at after that grants nothing: another server may
+    /// be trusted at this address by now, with a memory from before the answer. The order with the note of the question
+    /// (`observe`) is total, so either that decision takes the question into account, or the answer is void.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
     }
 }

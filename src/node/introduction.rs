@@ -16,10 +16,12 @@ use crate::protocol::calls;
 use crate::protocol::command::Request;
 use crate::protocol::fault::{Fault, FaultClass};
 use crate::protocol::reply::parse_introduced;
+use crate::time::clock::Moment;
 use crate::time::rounded::Rounded;
 
 impl Keeper {
-    /// Introduces the client over a new connection, before its first call there. The connection was begun at `begun`.
+    /// Introduces the client over a new connection, before its first call there. The connection was begun at `begun`, by two
+    /// clocks.
     /// If the server may have missed grants, a memory that reaches back to these is recorded to count from now on, for
     /// this client and for later ones.
     ///
@@ -28,16 +30,17 @@ impl Keeper {
     pub(super) async fn introduce(
         &self,
         connection: &Connection,
-        begun: Instant,
-        missed_until: Option<Instant>,
+        begun: (Moment, Instant),
+        missed_until: Option<Moment>,
     ) -> Result<Memory, NodeError> {
         let (membership, node, peer) = (&self.context.membership, self.slot.node(), &connection.peer);
         let run = peer.identity.run();
         membership.record_set(node, peer.record.as_ref().map(|record| record.set));
         membership.check()?;
-        // The age was read after `begun`. If it is no longer than the time from the last missed grant to `begun`, another
-        // client has had the memory count from after that.
-        let missed = |age| missed_until.is_some_and(|until| begun.saturating_duration_since(until) < age);
+        // If the memory is no older than the time since the last missed grant, another client has had it count from after
+        // that. The time is until the question for the age, because the question travels for as long as that for the grant.
+        let setting_up = peer.asked.saturating_duration_since(begun.1);
+        let missed = |age| missed_until.is_some_and(|until| begun.0.since(until) + setting_up < age);
         let record = peer.record.as_ref();
         let counted = record.and_then(|record| Some((record, record.age(run.as_deref(), peer.clock_us)?)));
         if let Some((record, age)) = counted

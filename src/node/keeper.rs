@@ -76,8 +76,8 @@ impl Keeper {
             clock_check.observe(peer.clock_us, begun, self.context.clock.now());
             self.warn_of_missing(&peer, predecessor.as_ref());
             predecessor = Some(peer);
-            let (lasted, heard) = self.serve(connection, started, &clock_check).await;
-            self.context.servers.disconnected(self.slot.node(), heard);
+            let (lasted, asked) = self.serve(connection, (begun, started), &clock_check).await;
+            self.context.servers.disconnected(self.slot.node(), asked);
             if lasted < LONGEST_DELAY {
                 // The next connection may end as early.
                 sleep(delays.next().unwrap_or(LONGEST_DELAY)).await;
@@ -179,23 +179,23 @@ impl Keeper {
         self.context.topics.announce_interruption();
     }
 
-    /// Uses one connection, with a set-up that began at `started`, until the connection ends or is to be replaced.
-    /// Returns the time for which it was in use, and the time of the server's last message.
+    /// Uses one connection, with a set-up that began at `begun`, until the connection ends or is to be replaced.
+    /// Returns the time for which it was in use, and the moment before the last question that the server has answered.
     async fn serve(
         &self,
         connection: Connection,
-        started: Instant,
+        begun: (Moment, Instant),
         clock_check: &Arc<ClockCheck>,
-    ) -> (Duration, Instant) {
-        let (servers, node, set_up) = (&self.context.servers, self.slot.node(), started.elapsed());
-        let introducing = self.introduce(&connection, started, servers.missed_until(node));
+    ) -> (Duration, Option<Moment>) {
+        let (servers, node, set_up) = (&self.context.servers, self.slot.node(), begun.1.elapsed());
+        let introducing = self.introduce(&connection, begun, servers.missed_until(node));
         let introduced = introducing.await;
         let Connection {
             wire,
             mut driver,
             peer,
         } = connection;
-        let (end, lasted, heard) = match introduced {
+        let (end, lasted, asked) = match introduced {
             Ok(memory) => {
                 servers.introduced(node);
                 let server = (peer.version, peer.capabilities);
@@ -209,9 +209,9 @@ impl Keeper {
                 self.resume(&link).await;
                 let end = self.attend(&link, &mut driver).await;
                 link.close();
-                (end, since.elapsed(), link.last_received())
+                (end, since.elapsed(), Some(link.last_asked()))
             }
-            Err(error) => (error, Duration::ZERO, Instant::now()),
+            Err(error) => (error, Duration::ZERO, None),
         };
         self.slot.down(&end);
         if !driver.is_finished() {
@@ -219,7 +219,7 @@ impl Keeper {
             driver.abort();
             let _ = driver.await;
         }
-        (lasted, heard)
+        (lasted, asked)
     }
 
     fn recollection(&self, memory: Memory, clock_check: &Arc<ClockCheck>) -> Recollection {

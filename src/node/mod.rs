@@ -124,6 +124,8 @@ pub(crate) struct Peer {
     pub(crate) identity: Identity,
     /// Server's ids of this client's connections, if the server gives them.
     pub(crate) client_ids: Vec<i64>,
+    /// Time before the master was asked for its record.
+    pub(crate) asked: Instant,
     /// Record of the master at the connection's set-up.
     pub(crate) record: Option<Record>,
     /// Wall clock of the master at that moment, in microseconds since 1970.

@@ -48,7 +48,7 @@ impl<'a> Pace<'a> {
             && let Some(sent) = self.sent.take()
         {
             link.kept_silent(sent);
-            self.overdue.get_or_insert(now);
+            self.overdue.get_or_insert_with(Instant::now);
         }
         self.sent = None;
         if deferrals.is_refused() && self.paused_until.is_none() {

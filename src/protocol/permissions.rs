@@ -75,7 +75,7 @@ fn probe_for(commands: &[&str]) -> Cmd {
 /// Denied commands in the probe's answer. A command that failed for another reason, such as a denied key,
 /// does not count.
 pub(crate) fn denied(answer: &Value) -> Vec<String> {
-    let Value::Array(names) = answer else {
+    let Some(Value::Array(names)) = parts(answer).first() else {
         return Vec::new();
     };
     let name = |name: &Value| match name {
@@ -83,6 +83,23 @@ pub(crate) fn denied(answer: &Value) -> Vec<String> {
         _ => None,
     };
     names.iter().filter_map(name).collect()
+}
+
+/// Reason why the master takes no writes now, by the probe's answer.
+pub(crate) fn refuses_writes(answer: &Value) -> Option<String> {
+    match parts(answer).get(1) {
+        Some(Value::BulkString(reason)) if !reason.is_empty() => {
+            Some(String::from_utf8_lossy(reason).trim().to_owned())
+        }
+        _ => None,
+    }
+}
+
+fn parts(answer: &Value) -> &[Value] {
+    match answer {
+        Value::Array(parts) => parts,
+        _ => &[],
+    }
 }
 
 /// Commands in a line of a script. Lines are counted from 1.

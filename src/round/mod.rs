@@ -465,6 +465,9 @@ impl Round {
                 link.took_ns(now.ns_since(begun));
             }
             link.observe(stamp, begun, now);
+            if link.is_closed() {
+                return Err(Fault::Unknown("connection closed".into()));
+            }
             let noticed = match self.trust {
                 Trust::Quorum(_) => link.suspected_since(self.sent),
                 _ => None,

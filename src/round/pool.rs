@@ -94,7 +94,7 @@ impl Pool {
         let random = Arc::new(random);
         let runtime = Handle::current();
         let lease_timing = LeaseTiming::new(&config);
-        let servers = Arc::new(KnownServers::new(nodes.len()));
+        let servers = Arc::new(KnownServers::new(nodes.len(), clock));
         let id = random.uuid();
         let label = config.client_label.text();
         let label_kept = label::kept(lease_timing.longest_lease);

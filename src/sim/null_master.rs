@@ -53,6 +53,7 @@ impl Endpoint for NullMaster {
             },
             client_ids: vec![1],
             record: self.record(),
+            asked: Instant::now(),
             clock_us: CLOCK_US,
             version: "null_master".into(),
             capabilities: Capabilities::ALL,

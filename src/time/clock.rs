@@ -74,6 +74,14 @@ impl Moment {
         Duration::from_nanos(self.ns_since(earlier))
     }
 
+    /// Moment at least `ns` nanoseconds after this one, by each of the two clocks.
+    pub(crate) fn after_ns(self, ns: u64) -> Self {
+        Self {
+            boot: self.boot.saturating_add(ns),
+            raw: self.raw.saturating_add(ns),
+        }
+    }
+
     /// Nanoseconds from `earlier` to this moment; zero if `earlier` is later.
     pub(crate) fn ns_since(self, earlier: Self) -> u64 {
         let boot = self.boot.saturating_sub(earlier.boot);

@@ -70,6 +70,21 @@ async fn a_leaked_hold_shuts_its_owner_out_until_its_lease_ends() {
     assert!(token.is_cancelled());
 }
 
+/// Two tasks of an owner ask at once, with kinds that share no line. The second meets the hold of the first.
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_gets_in_during_a_round_lets_its_other_task_in() {
+    let cluster = Cluster::new(3);
+    slow_down(&cluster, 1);
+    let masters = connect(&cluster).await;
+    let me = Owner::new();
+    let writing = masters.red_lock("a").write().owner(&me);
+    let reading = masters.red_lock("a").read().owner(&me);
+    let begun = Instant::now();
+    let (first, other) = tokio::join!(writing.lock(), reading.lock());
+    let _guards = (first.expect("free"), other.expect("the owner is inside"));
+    assert!(begun.elapsed() < ms(100), "{:?}", begun.elapsed());
+}
+
 /// A re-entry that is to be renewed, near the end of a fixed lease: it is renewed before that end.
 #[tokio::test(start_paused = true)]
 async fn a_renewing_reentry_near_the_end_is_renewed_in_time() {

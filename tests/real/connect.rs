@@ -1,12 +1,14 @@
 //! Connecting: every way to reach a master works, every server that cannot be one of the masters is
 //! refused by name and with the reason, and nothing that is secret is repeated.
 
+use std::ffi::OsStr;
 use std::net::Ipv4Addr;
+use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
 use crate::support::{
-    Cluster, Direction, PATIENT, Proxy, Server, WITHIN, connect, heard_from_all, held_everywhere, in_a_child,
-    is_child, label, patient, three, until, until_free, vote, within,
+    Cluster, Direction, PATIENT, Proxy, Server, WITHIN, child, connect, heard_from_all, held_everywhere,
+    in_a_child, is_child, label, patient, three, until, until_free, vote, within,
 };
 use multilock::{
     ConnectError, LockError, Masters, NodeError, NodeVote, Policy, Quarantine, Unfit, Unlocked, Vote,
@@ -827,6 +829,14 @@ async fn from_the_environment() {
     let cluster = Cluster::start(3).await;
     let nodes = cluster.urls().join(", ");
     let test = "connect::from_the_environment";
+    let mut unreadable = child(test);
+    unreadable.env("MULTILOCK_NODES", &nodes);
+    unreadable.env("MULTILOCK_NAMESPACE", OsStr::from_bytes(b"m\xfcnchen"));
+    unreadable.env(
+        "MULTILOCK_TEST_EXPECTED",
+        "environment: MULTILOCK_NAMESPACE with bytes that are not UTF-8 is not allowed; allowed: text in UTF-8",
+    );
+    assert!(unreadable.status().expect("a child").success());
     let usual = [
         ("MULTILOCK_NODES", nodes.as_str()),
         ("MULTILOCK_NODE_TIMEOUT", "2s"),

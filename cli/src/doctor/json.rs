@@ -70,6 +70,7 @@ fn by_facts(facts: &ServerFacts) -> Value {
         "appendonly": facts.append_only,
         "appendfsync": facts.append_fsync,
         "default_user_writes": facts.default_user_writes,
+        "writes_refused": facts.writes_refused,
         "denied": facts.denied.iter().map(denied).collect::<Vec<_>>(),
         "masters": facts.set.map(|set| set.masters),
         "for_tests_ms": facts.set.and_then(|set| set.for_tests).map(ms),

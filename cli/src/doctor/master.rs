@@ -29,6 +29,7 @@ fn of(node: &str, facts: &ServerFacts) -> Vec<Finding> {
         .iter()
         .filter(|_| !is_denied_by_name && !is_of_another);
     let mut findings: Vec<Finding> = refusal.map(refusal::finding).chain(denied).collect();
+    findings.extend(writes(facts));
     findings.extend(memory(facts));
     findings.extend(abilities(facts));
     findings.extend(accepted(facts));
@@ -42,6 +43,14 @@ fn of(node: &str, facts: &ServerFacts) -> Vec<Finding> {
         ));
     }
     findings
+}
+
+/// Finding about a server that takes no writes for now.
+fn writes(facts: &ServerFacts) -> Option<Finding> {
+    let reason = facts.writes_refused.as_ref()?;
+    let seen = format!("it takes no writes now, so it grants no lock: {reason}");
+    let remedy = "give it memory or disk, or bring back its replicas, as the reason says";
+    Some(Finding::warning("writes_refused", seen, remedy))
 }
 
 /// Finding about the user against which a server checks its append-only file.

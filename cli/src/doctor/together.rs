@@ -23,7 +23,8 @@ pub(super) fn findings(masters: &[Examination]) -> Vec<Finding> {
 /// Facts of a master that a client would use.
 pub(super) fn usable(master: &Examination) -> Option<&ServerFacts> {
     let facts = master.server.as_ref().ok()?;
-    (facts.refusal.is_none() && facts.denied.iter().all(|denied| !denied.is_needed)).then_some(facts)
+    let is_fit = facts.refusal.is_none() && facts.writes_refused.is_none();
+    (is_fit && facts.denied.iter().all(|denied| !denied.is_needed)).then_some(facts)
 }
 
 fn too_few(masters: &[Examination]) -> Option<Finding> {

@@ -4,7 +4,7 @@ use std::fs;
 
 use rustix::process::{Pid, getpid};
 
-/// Variable that tells a program its hold. Whatever the program starts inherits it.
+/// Variable with the id of the hold under which a program runs. The program's children inherit it.
 pub(super) const HOLD: &str = "MULTILOCK_HOLD";
 
 /// A line of `/proc/PID/stat`.

@@ -1,4 +1,4 @@
-//! What the command answers to whoever started it, row by row.
+//! Exit codes and messages of the command for its caller, row by row.
 
 use std::process::Stdio;
 
@@ -63,7 +63,7 @@ async fn what_a_child_makes_of_it() {
     }
 }
 
-/// A shell around it tells a program that a signal ended from one that has handled it.
+/// A shell around it can distinguish a program that was ended by a signal from a program that has handled the signal.
 #[tokio::test]
 async fn it_dies_of_the_signal_that_ended_the_program() {
     let servers = three(ARGS).await;
@@ -392,7 +392,7 @@ async fn a_file_names_the_masters() {
         .env("MULTILOCK_NODES_FILE", &file);
     let ended = run(from_variable, &["a", "--", "true"]).await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    // What is said on the command line goes before what stands in the environment.
+    // The command line goes before the environment.
     let file = file.to_str().expect("a path");
     let ended = run(multilock(&NOBODY), &["a", "--nodes-file", file, "--", "true"]).await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
@@ -523,7 +523,8 @@ async fn signals_are_passed_on_to_the_group() {
             (Some(7), Some("got")),
             "{word}"
         );
-        // One that does not care is ended by it, with its own children; also where it is stopped, by what asks to end.
+        // A program without a handler is ended by the signal, with its children. A signal that asks to end also ends a program
+        // that is stopped.
         let is_to_end = !matches!(name, Signal::USR1 | Signal::USR2);
         let stop = if is_to_end { "kill -STOP $$;" } else { "" };
         let script = format!("sleep 60 & say A; {stop} sleep 60");

@@ -84,7 +84,7 @@ impl Console {
         self.ask("GET", path, headers, "").await
     }
 
-    /// Somebody who looks, and reads what comes.
+    /// Starts a viewer, which reads the events.
     async fn viewer(&self, query: &str) -> Viewer {
         let stream = self.send("GET", &format!("/events?{query}"), &[], "").await;
         Viewer(BufReader::new(stream).lines())

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::stage::{Witness, multilock, said, urls};
 
-/// What became of a crowd.
+/// Outcomes of the commands of a crowd.
 #[derive(Debug, Default)]
 struct Outcome {
     ran: usize,
@@ -46,10 +46,10 @@ async fn contend(servers: &[Server], witness: &Witness, crowd: usize) -> Outcome
     outcome
 }
 
-/// One master after the other is killed and comes back, without what it had.
+/// Kills one master after the other, and starts it again without its data.
 async fn trouble(servers: &[Server]) {
     for server in servers.iter().cycle() {
-        // Longer than the quarantine of the one before, which is a lease with its drift.
+        // Longer than the quarantine of the master before, which is a lease with its drift.
         sleep(Duration::from_secs(3)).await;
         server.kill().await;
         sleep(Duration::from_millis(300)).await;

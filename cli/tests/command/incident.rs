@@ -1,4 +1,4 @@
-//! Masters that are out while somebody asks who holds, and a reader that leaves.
+//! Masters that are out while an operator asks for the holder, and a watch that loses its reader.
 
 use std::process::Stdio;
 use std::time::Instant;
@@ -17,7 +17,7 @@ async fn ask(servers: &[Server], args: &[&str]) -> Said {
     said(multilock(&urls(servers)).args(args).spawn().expect("the command")).await
 }
 
-/// Two of three are frozen: the third one knows who holds.
+/// Two of three masters are frozen: the third one knows the holder.
 #[tokio::test]
 async fn what_one_master_of_three_says_is_shown() {
     let servers = three(ARGS).await;
@@ -74,7 +74,7 @@ async fn a_name_that_is_known_needs_no_warning() {
     assert!(!told.stderr.contains("multilock: a:"), "{told:?}");
 }
 
-/// What only a change cures has a code of its own, here too.
+/// A fault that only a change of a master's settings cures has an exit code of its own, here too.
 #[tokio::test]
 async fn masters_that_are_unfit_are_told_as_such() {
     let servers = three(ARGS).await;
@@ -194,7 +194,7 @@ async fn a_watch_ends_with_its_reader() {
         let ended = ended.expect("it notices").expect("a status");
         assert_eq!(ended.code(), Some(0));
     }
-    // One that is read goes on.
+    // A watch that is read goes on.
     let (mut watching, mut lines) = watch(&servers, &["a"]);
     until_told(&mut lines, "free").await;
     assert!(timeout(ms(1500), watching.wait()).await.is_err(), "it goes on");

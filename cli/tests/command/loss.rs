@@ -23,13 +23,13 @@ const LEASE: Duration = Duration::from_secs(6);
 const ASKED: &str = "trap 'say TERM; exit 0' TERM; say A; while :; do say a; sleep 0.005; done";
 const DEAF: &str = "trap 'say TERM' TERM; say A; while :; do say a; sleep 0.005; done";
 const STOPPED: &str = "trap 'say TERM; kill -STOP $$' TERM; say A; while :; do say a; sleep 0.005; done";
-/// It ends at once, and those that it has started go on.
+/// It ends at once, and the processes that it has started go on.
 const CHILDREN: &str = "for i in 1 2 3; do (trap '' TERM; while :; do say a; sleep 0.005; done) & done
     trap 'say TERM; exit 0' TERM; say A; while :; do sleep 0.01; done";
 
 fn run(mut command: Command, script: &str) -> Child {
-    // On a host that is busy beyond its processors a process may not run for a second: the kill has the drift for that, the
-    // program as long to end by itself, and renewals what is left.
+    // On an overloaded host, a process may not run for a second. So there is time for each step. The kill has the drift, the
+    // program has `-k` to end by itself, and renewals have the rest of the lease.
     let terms = ["--lease", "6s", "--drift-factor", "0.2", "-k", "1500ms"];
     let terms = [&terms[..], &["--node-timeout", "1s"]].concat();
     let command = command.args(["run", "a"]).args(terms).args(["-c", "--", script]);
@@ -58,7 +58,7 @@ async fn cut_off(script: &str, extra: impl AsyncFnOnce(&Child)) -> (Witness, Opt
     let first = run(multilock(&ways), &witness.script(script));
     witness.until_said("A").await;
     let second = run(multilock(&urls(&servers)), &witness.script("sleep 0.2; say B"));
-    // Renewed at least once, by who is waited for: at a third of the lease.
+    // By then the holder has renewed its hold at least once, at a third of the lease.
     sleep(LEASE / 2).await;
     for proxy in &proxies {
         proxy.pause(Direction::ToServer);
@@ -185,7 +185,7 @@ fn supervisor_of(command: &Child) -> Pid {
     pid.expect("a supervisor")
 }
 
-/// A quorum that is frozen: nobody can be told apart from one who is slow, until the hold has ended.
+/// A quorum is frozen. Until the hold has ended, a frozen master cannot be distinguished from a slow one.
 #[tokio::test]
 async fn it_ends_where_a_quorum_is_frozen() {
     let servers = three(ARGS).await;
@@ -211,13 +211,13 @@ async fn freeze(servers: &[Server]) {
     }
 }
 
-/// It is told at the next renewal, and then has as long as it would have had at the end of the hold.
+/// The command learns of it at the next renewal. Then the program has as much time as at the end of a hold.
 #[tokio::test]
 async fn it_is_asked_to_end_where_the_name_is_taken_away() {
     let servers = three(ARGS).await;
     let witness = Witness::new();
     let mut command = multilock(&urls(&servers));
-    // Long beside what is waited for here.
+    // The lease is long beside the waits of this test.
     let script = witness.script(DEAF);
     let command = command.args(["run", "a", "--lease", "18s", "-k", "1500ms", "-c", "--", &script]);
     let first = command.spawn().expect("the command");
@@ -235,7 +235,7 @@ async fn it_is_asked_to_end_where_the_name_is_taken_away() {
         "{first:?}"
     );
     assert!(witness.has("TERM"), "{:?}", witness.lines());
-    // A third of the lease until it is told; the hold would have had two thirds of it left.
+    // The command learns of it within a third of the lease. Two thirds of the lease would have been left then.
     assert!(begun.elapsed() < ms(14_000), "{:?}", begun.elapsed());
     witness.until_nobody_lives().await;
 }

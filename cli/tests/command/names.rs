@@ -117,7 +117,7 @@ async fn several_names_are_held_where_all_of_them_are() {
     ] {
         assert_eq!(ask(&urls, args).await.code, Some(code), "{args:?}");
     }
-    // One on which too few masters agree, and one that is free.
+    // A name on which too few masters agree, and a free name.
     servers[0].command(&["SADD", "e", "x"]).await;
     servers[1].kill().await;
     assert_eq!(ask(&urls, &["held", "b,e"]).await.code, Some(69));
@@ -125,7 +125,7 @@ async fn several_names_are_held_where_all_of_them_are() {
     guard.unlock().await.expect("held");
 }
 
-/// Another library's owner is data for a terminal, whatever is in it, and JSON stays as it is.
+/// The owner field of another library is data: the terminal gets its control characters escaped. In JSON it keeps its value.
 #[tokio::test]
 async fn control_characters_of_others_do_not_reach_the_terminal() {
     let servers = three(ARGS).await;

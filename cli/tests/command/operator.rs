@@ -1,4 +1,4 @@
-//! What an operator asks: who holds what, and how to end it.
+//! Commands of an operator: they show the holders of locks, and end holds.
 
 use std::collections::BTreeSet;
 use std::process::Stdio;
@@ -32,7 +32,7 @@ async fn a_name_is_held_or_free_or_nobody_can_tell() {
     let reading = masters.red_lock("a").read().lock().await.expect("free");
     assert_eq!(ask(&servers, &["held", "a"]).await.code, Some(0));
     reading.unlock().await.expect("held");
-    // One that is no lock keeps a name from being locked.
+    // A key that is no lock keeps its name from being locked.
     for server in &servers[1..] {
         server.command(&["SADD", "c", "x"]).await;
     }
@@ -44,7 +44,7 @@ async fn a_name_is_held_or_free_or_nobody_can_tell() {
     assert_eq!(ask(&servers, &["held", "b"]).await.code, Some(69));
 }
 
-/// A master that may have forgotten who holds does not tell that a name is free.
+/// A master that may have forgotten the holder does not tell that a name is free.
 #[tokio::test]
 async fn masters_in_quarantine_do_not_tell_that_a_name_is_free() {
     let servers = three(ARGS).await;
@@ -402,7 +402,7 @@ async fn a_name_is_taken_away_from_the_holder_alone_that_is_meant() {
         assert_eq!(told.code, Some(0), "{way}: {told:?}");
         guard.extend(ms(20_000)).await.expect_err("taken away");
     }
-    // The same client's next hold is not the one that was meant.
+    // The next hold of the same client does not match the condition.
     let guard = held_everywhere(&masters.red_lock("a")).await;
     assert_eq!(force(&["--if-hold", &hold]).await.code, Some(1));
     guard.unlock().await.expect("left alone");

@@ -27,7 +27,7 @@ fn file(name: &str) -> PathBuf {
     contrib("redis").join(name)
 }
 
-/// A server with these files. What differs on each host is on its command line.
+/// A server with the files of `contrib/redis`. Settings that differ on each host are on its command line.
 struct Master {
     child: Child,
     port: u16,
@@ -83,7 +83,7 @@ impl Master {
     }
 }
 
-/// In place of the client library's own bounds, of which one is half a second for an answer.
+/// Connects with longer bounds than the client library's own: its bound for an answer is half a second.
 async fn connection(url: &str) -> RedisResult<MultiplexedConnection> {
     let client = redis::Client::open(url).expect("a URL");
     let bounds = AsyncConnectionConfig::new()
@@ -237,7 +237,7 @@ async fn what_systemd_and_kubernetes_call_is_understood() {
     }
 }
 
-/// Without a login nothing works, and the user of the services may do what the page says.
+/// Without a login nothing works, and the user of the services has the permissions of the page.
 #[tokio::test]
 async fn the_users_of_contrib_are_those_of_the_page() {
     let page = include_str!("../../../docs/servers.md");
@@ -255,7 +255,7 @@ async fn the_users_of_contrib_are_those_of_the_page() {
     };
     let of_page = rules.split_whitespace().filter(|word| !word.starts_with('>'));
     assert_eq!(user("app"), of_page.chain(["~prod:*"]).collect::<Vec<_>>());
-    // Off, and with every permission: the server checks what it loads from its append-only file against this user.
+    // Off, and with every permission: the server checks the commands in its append-only file against this user.
     assert_eq!(user("default"), ["off", "~*", "&*", "+@all"]);
     assert_eq!(users.lines().count(), 3, "a user that no test knows");
     let master = Master::start().await;

@@ -66,7 +66,7 @@ impl Pty {
         self.keyboard.write_all(keys.as_bytes()).expect("it reads");
     }
 
-    /// Waits until this is on the screen, below what was waited for before.
+    /// Waits until this text is on the screen, below the text of the last wait.
     pub(crate) async fn until(&mut self, text: &str) {
         let deadline = Instant::now() + WITHIN;
         loop {
@@ -81,18 +81,18 @@ impl Pty {
         }
     }
 
-    /// Gives what was started the time to come to rest. A test holds also where that takes longer.
+    /// Gives a started program time to come to rest. Tests also pass if that takes longer.
     pub(crate) async fn settle(&self) {
         sleep(ms(300)).await;
     }
 
-    /// What was on the screen so far.
+    /// Text that was on the screen so far.
     pub(crate) fn screen(&self) -> String {
         self.screen.lock().expect("no panic").clone()
     }
 }
 
-/// In a session of its own, with the terminal as the one that controls it.
+/// Starts a shell in a session of its own, with this controlling terminal.
 fn shell(servers: &[Server], terminal: &OwnedFd) -> Child {
     let end = || Stdio::from(terminal.try_clone().expect("a descriptor"));
     let like = multilock(&urls(servers));
@@ -123,7 +123,7 @@ fn shell(servers: &[Server], terminal: &OwnedFd) -> Child {
     shell.spawn().expect("a shell")
 }
 
-/// Keeps what is written to the terminal, until nobody has it open any more.
+/// Keeps the output to the terminal, until no process has it open any more.
 fn show(mut device: File, screen: Arc<Mutex<String>>) {
     thread::spawn(move || {
         let mut some = [0; 4096];

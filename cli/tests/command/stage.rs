@@ -42,7 +42,7 @@ pub(crate) fn urls(servers: &[Server]) -> Vec<String> {
     servers.iter().map(Server::url).collect()
 }
 
-/// How a process ended, and what it said.
+/// Exit code or signal of a process, and its output.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) code: Option<i32>,
@@ -78,7 +78,7 @@ pub(crate) fn signal(child: &Child, signal: Signal) {
     kill_process(pid.expect("an id"), signal).expect("it is there");
 }
 
-/// What children write to, and a file that the system locks for as long as anything of a child is alive, stopped or not.
+/// Log of the children, and a file that stays locked for as long as any process of a child is alive, stopped or not.
 #[derive(Debug)]
 pub(crate) struct Witness {
     dir: TempDir,
@@ -100,8 +100,8 @@ impl Witness {
         self.path(name).display().to_string()
     }
 
-    /// A script for `sh -c` that first makes sure to be alone: it and whatever it starts keep the file locked. `say WORD` in it
-    /// writes a line.
+    /// A script for `sh -c` that first makes sure to be alone: it and the processes that it starts keep the file locked.
+    /// `say WORD` in it writes a line.
     pub(crate) fn script(&self, body: &str) -> String {
         let (lock, log) = (self.path("lock"), self.path("log"));
         format!(

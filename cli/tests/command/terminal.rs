@@ -189,7 +189,7 @@ async fn a_program_beside_which_the_terminal_is_used_stops_too() {
     until_free(&servers, "a").await;
 }
 
-/// One that is stopped is not renewed, so the program ends with its hold.
+/// A stopped command does not renew its hold, so the program ends with the hold.
 #[tokio::test]
 async fn a_stopped_program_is_killed_at_the_end_of_the_hold() {
     let (servers, mut pty) = before_a_terminal().await;

@@ -1,6 +1,8 @@
-//! How long the lock is kept, and what of the program may stay.
+//! How long the lock is kept, and processes of the program that outlive it.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::process::Stdio;
 
 use multilock_test_support::{connect, in_a_child, is_child, three, until_free};
@@ -33,7 +35,7 @@ async fn the_names_are_kept_for_as_long_as_is_asked() {
     next.unlock().await.expect("held");
 }
 
-/// Two programs at once, each with a seat of its own, and a third one that waits for one of these.
+/// Two programs at once, each with a seat of its own, and a third program that waits for a seat.
 #[tokio::test]
 async fn as_many_programs_run_as_there_are_seats() {
     let servers = three(ARGS).await;
@@ -93,7 +95,7 @@ async fn as_many_programs_run_as_there_are_seats() {
     );
 }
 
-/// Programs that read run at once, and one that does not waits for them.
+/// Programs with `--shared` run at once. A program without it waits for them.
 #[tokio::test]
 async fn programs_that_share_run_at_once() {
     let servers = three(ARGS).await;
@@ -153,7 +155,7 @@ async fn the_hold_is_renewed() {
     );
 }
 
-/// What the program leaves behind would run without the lock: in its group, or in the group of a job.
+/// Processes that the program leaves behind would run without the lock: in its group, or in the group of a job.
 #[tokio::test]
 async fn what_the_program_leaves_ends_before_the_release() {
     const DEAF: &str = "(trap '' TERM HUP; while :; do sleep 0.02; done)";
@@ -202,7 +204,7 @@ async fn what_the_program_leaves_ends_before_the_release() {
     }
 }
 
-/// The program has ended, and so has the command, which waited for what was left.
+/// The program has ended, and the command is killed while it waits for the processes that are left.
 #[tokio::test]
 async fn what_the_program_leaves_ends_with_the_lease_if_the_command_is_killed() {
     let servers = three(ARGS).await;
@@ -236,7 +238,7 @@ async fn what_the_program_leaves_ends_with_the_lease_if_the_command_is_killed() 
     witness.until_nobody_lives().await;
 }
 
-/// As in a container, whose process 1 waits for no child but the command.
+/// As in a container in which process 1 waits for no child but the command.
 #[tokio::test]
 async fn what_was_left_and_killed_is_gone_though_nobody_else_asks_for_it() {
     if !is_child() {
@@ -245,8 +247,8 @@ async fn what_was_left_and_killed_is_gone_though_nobody_else_asks_for_it() {
     }
     set_child_subreaper(Some(getpid())).expect("Linux, which has subreapers");
     let servers = three(ARGS).await;
-    // Five orphans that end while the program runs, and one that is killed after it.
-    // They are reaped while it runs, if not within half a second.
+    // Five orphans end while the program runs, and a sixth is killed after it.
+    // The five are reaped while it runs, possibly after more than half a second.
     let script = "for i in 1 2 3 4 5; do sh -c 'sleep 0.01 &'; done; sleep 0.5; i=0
         zombies() { cat /proc/[0-9]*/stat | grep -c \") Z $PPID \"; }
         while [ $(zombies) != 0 ] && [ $i -lt 50 ]; do sleep 0.1; i=$((i + 1)); done
@@ -343,6 +345,21 @@ async fn empty_variables_and_bare_seconds_are_understood() {
         command.env(name, value);
         let ended = run(command, &["a", "--", "true"]).await;
         assert_eq!(ended.code, Some(code), "{name}={value}: {ended:?}");
+    }
+    // A value that cannot be read does not count as not set.
+    for name in [
+        "MULTILOCK_NAMESPACE",
+        "MULTILOCK_CLIENT_LABEL",
+        "MULTILOCK_ROUNDS",
+    ] {
+        let mut command = multilock(&urls(&servers));
+        command.env(name, OsStr::from_bytes(b"m\xfcnchen"));
+        let ended = run(command, &["a", "--", "true"]).await;
+        assert_eq!(ended.code, Some(64), "{name}: {ended:?}");
+        assert!(
+            ended.stderr.contains(name) || ended.stderr.contains("UTF-8"),
+            "{name}: {ended:?}"
+        );
     }
 }
 

@@ -214,6 +214,7 @@ impl Server {
     }
 
     pub(super) async fn introduce(&self, pipe: &Pipe, resp3: bool) -> Result<Peer, NodeError> {
+        let asked = Instant::now();
         let introduction = Introduction::read(pipe).await?;
         let info = introduction.info();
         info.judge(introduction.role.as_deref(), self.accepted())?;
@@ -221,6 +222,7 @@ impl Server {
         let identity = identity(&info);
         Ok(Peer {
             client_ids: Vec::new(),
+            asked,
             record,
             clock_us,
             version: info.fact("redis_version").into(),

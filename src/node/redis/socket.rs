@@ -14,8 +14,11 @@ use tokio::time::{Instant, timeout_at};
 
 use super::tls::Tls;
 
-/// Time after which a vanished peer is noticed, even if nothing is sent.
+/// Time without a byte after which the kernel asks whether the peer is there.
 const KEEPALIVE: Duration = Duration::from_secs(10);
+/// Interval of these questions. On Linux the connection ends with the first one that comes later than the connect timeout
+/// after the last byte.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Part of the connect timeout in which a TLS handshake has to be done.
 #[cfg(feature = "rustls")]
@@ -83,7 +86,11 @@ async fn tcp(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream> 
     // Without this option a second command waits for the first one's acknowledgement.
     stream.set_nodelay(true)?;
     let socket = SockRef::from(&stream);
-    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))?;
+    socket.set_tcp_keepalive(
+        &TcpKeepalive::new()
+            .with_time(KEEPALIVE)
+            .with_interval(KEEPALIVE_INTERVAL),
+    )?;
     // A closed connection is gone at once: bytes that it had not sent must not arrive later.
     socket.set_linger(Some(Duration::ZERO))?;
     // The kernel must not resend bytes either once no task waits for the answer.

@@ -10,6 +10,8 @@ pub(in crate::node) struct MasterClock {
     origin: Moment,
     /// Reading of the clock at the origin, in microseconds since 1970.
     at_origin_us: AtomicU64,
+    /// Time from the origin to the last question that the master has answered, in nanoseconds.
+    asked_ns: AtomicU64,
 }
 
 impl MasterClock {
@@ -18,12 +20,24 @@ impl MasterClock {
         Self {
             origin: received,
             at_origin_us: AtomicU64::new(clock_us),
+            asked_ns: AtomicU64::new(0),
         }
     }
 
     pub(in crate::node) fn observe(&self, clock_us: u64, received: Moment) {
         let at_origin = clock_us.saturating_sub(self.since_origin(received));
         self.at_origin_us.store(at_origin, Ordering::Relaxed);
+    }
+
+    /// Takes in that a question was answered that was not sent before `asked`.
+    pub(in crate::node) fn answered(&self, asked: Moment) {
+        self.asked_ns
+            .fetch_max(asked.ns_since(self.origin), Ordering::SeqCst);
+    }
+
+    /// Moment before the last question that was answered, or of the first reading.
+    pub(in crate::node) fn last_asked(&self) -> Moment {
+        self.origin.after_ns(self.asked_ns.load(Ordering::SeqCst))
     }
 
     /// Reading at `now`, in microseconds since 1970.

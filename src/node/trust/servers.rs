@@ -7,15 +7,15 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::time::Instant;
-
 use super::clock_check::ClockCheck;
 use crate::error::Unfit;
 use crate::node::Identity;
+use crate::time::clock::{Clock, Moment};
 
 /// The servers of a pool.
 #[derive(Debug)]
 pub(crate) struct KnownServers {
+    clock: Clock,
     state: Mutex<ClaimedServers>,
 }
 
@@ -23,8 +23,9 @@ pub(crate) struct KnownServers {
 struct ClaimedServers {
     /// At most one for each address.
     servers: Vec<KnownServer>,
-    /// Time of the last message from a server there, for each address.
-    heard: Vec<Option<Instant>>,
+    /// For each address, a moment from which on its server has granted nothing that counts for this client. A hold is valid
+    /// from the moment before its question, so it is the moment before the last question that the server has answered.
+    left: Vec<Option<Moment>>,
 }
 
 /// One run of one server.
@@ -36,9 +37,9 @@ struct KnownServer {
     label: Arc<str>,
     /// Whether there is a connection to the server.
     present: bool,
-    /// Time until which another server had this server's address or its entry. This server may have missed that
+    /// Moment until which another server had this server's address or its entry. This server may have missed that
     /// server's grants, so its memory is not to count from before. `None` once the master has recorded that.
-    missed_until: Option<Instant>,
+    missed_until: Option<Moment>,
     clock_check: Arc<ClockCheck>,
 }
 
@@ -50,11 +51,12 @@ impl KnownServer {
 }
 
 impl KnownServers {
-    pub(crate) fn new(nodes: usize) -> Self {
+    pub(crate) fn new(nodes: usize, clock: Clock) -> Self {
         Self {
+            clock,
             state: Mutex::new(ClaimedServers {
                 servers: Vec::with_capacity(nodes),
-                heard: vec![None; nodes],
+                left: vec![None; nodes],
             }),
         }
     }
@@ -85,10 +87,10 @@ impl KnownServers {
                 node,
                 label: Arc::clone(label),
                 present: true,
-                missed_until: state.heard[node],
+                missed_until: state.left[node],
                 clock_check: clock_check(),
             };
-            state.admit(newcomer)
+            state.admit(newcomer, self.clock)
         });
         let server = &mut state.servers[index];
         (server.node, server.label, server.present) = (node, Arc::clone(label), true);
@@ -99,12 +101,12 @@ impl KnownServers {
     /// Notes that the server at that address may have missed grants until now.
     pub(in crate::node) fn forgot(&self, node: usize) {
         if let Some(server) = self.state().present_at(node) {
-            server.missed_until = Some(Instant::now());
+            server.missed_until = Some(self.clock.now());
         }
     }
 
-    /// Time until which the server at that address may have missed grants, if its memory is not to count from before.
-    pub(in crate::node) fn missed_until(&self, node: usize) -> Option<Instant> {
+    /// Moment until which the server at that address may have missed grants, if its memory is not to count from before.
+    pub(in crate::node) fn missed_until(&self, node: usize) -> Option<Moment> {
         self.state().present_at(node)?.missed_until
     }
 
@@ -115,13 +117,13 @@ impl KnownServers {
         }
     }
 
-    /// Notes that the connection to the server at that address has ended. The last message from the server came at
-    /// `heard`. Its entry stays.
-    pub(in crate::node) fn disconnected(&self, node: usize, heard: Instant) {
+    /// Notes that the connection to the server at that address has ended. The last question that the server has answered was
+    /// not sent before `asked`; `None` if it was asked for no hold. Its entry stays.
+    pub(in crate::node) fn disconnected(&self, node: usize, asked: Option<Moment>) {
         let mut state = self.state();
         if let Some(server) = state.present_at(node) {
             server.present = false;
-            state.heard[node] = state.heard[node].max(Some(heard));
+            state.left[node] = later(state.left[node], asked);
         }
     }
 
@@ -151,7 +153,7 @@ impl ClaimedServers {
     /// - that of the last server at its address,
     /// - a free one,
     /// - that of any server that is away. There always is one.
-    fn admit(&mut self, mut newcomer: KnownServer) -> usize {
+    fn admit(&mut self, mut newcomer: KnownServer, clock: Clock) -> usize {
         let rank = |server: &KnownServer| match server {
             server if server.is_server(&newcomer.identity) => 0,
             server if server.node == newcomer.node => 1,
@@ -160,10 +162,11 @@ impl ClaimedServers {
         };
         let best = (0..self.servers.len()).min_by_key(|&index| rank(&self.servers[index]));
         match best {
-            Some(index) if rank(&self.servers[index]) < 2 || self.servers.len() == self.heard.len() => {
+            Some(index) if rank(&self.servers[index]) < 2 || self.servers.len() == self.left.len() => {
                 let before = &self.servers[index];
-                let heard = self.heard[before.node].or_else(|| Some(Instant::now()));
-                newcomer.missed_until = newcomer.missed_until.max(before.missed_until).max(heard);
+                let left = self.left[before.node].or_else(|| Some(clock.now()));
+                let missed_until = later(newcomer.missed_until, before.missed_until);
+                newcomer.missed_until = later(missed_until, left);
                 self.servers[index] = newcomer;
                 index
             }
@@ -172,6 +175,14 @@ impl ClaimedServers {
                 self.servers.len() - 1
             }
         }
+    }
+}
+
+/// The later one of two moments.
+fn later(one: Option<Moment>, other: Option<Moment>) -> Option<Moment> {
+    match (one, other) {
+        (Some(one), Some(other)) if other.ns_since(one) == 0 => Some(one),
+        (one, other) => other.or(one),
     }
 }
 

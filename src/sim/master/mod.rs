@@ -212,18 +212,21 @@ impl Master {
         listener: Listener,
     ) -> Result<AcceptedConnection, NodeError> {
         let mut changed = self.watch();
-        loop {
+        let asked = loop {
             changed.look();
             let conditions = self.conditions();
             if !self.state().up {
                 return Err(NodeError::Unavailable("connection refused".into()));
             }
             if conditions.requests_pass() && conditions.replies_pass() {
-                sleep(conditions.request_delay + conditions.reply_delay).await;
-                break;
+                // The master is looked at when the request arrives, so the delay of the reply comes first.
+                sleep(conditions.reply_delay).await;
+                let asked = Instant::now();
+                sleep(conditions.request_delay).await;
+                break asked;
             }
             changed.changed().await;
-        }
+        };
         let mut state = self.state();
         if !state.up {
             return Err(NodeError::Unavailable("connection refused".into()));
@@ -258,6 +261,7 @@ impl Master {
         let peer = Peer {
             identity,
             client_ids: vec![client_id],
+            asked,
             record,
             clock_us: clock_ms * 1000,
             version: "in memory".into(),

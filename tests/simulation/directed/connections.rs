@@ -31,14 +31,38 @@ fn connections(scene: &Scene, of: usize, since: Duration) -> usize {
     numbers.len()
 }
 
+/// Short stalls far apart. Each costs a round its answer, and messages come between them.
+#[tokio::test(start_paused = true)]
+async fn deadlines_missed_far_apart_do_not_replace_a_connection() {
+    let scene = Scene::open(plan(Class::Durable, LEASE)).await;
+    let since = scene.world.history.now();
+    for _ in 0..5 {
+        scene.master(0).hold_requests(true);
+        let mine = scene.lock(0, Ask::new().lease(LEASE)).await;
+        scene.leave(0, mine).await;
+        sleep(ms(60)).await;
+        scene.master(0).hold_requests(false);
+        sleep(ms(1_000)).await;
+        for _ in 0..10 {
+            let mine = scene.lock(0, Ask::new().lease(LEASE)).await;
+            scene.leave(0, mine).await;
+        }
+        sleep(ms(5)).await;
+    }
+    let made = connections(&scene, 0, since);
+    // The other client has one, too.
+    at_most("connected", made as u64, 2);
+    scene.end().await;
+}
+
 fn at_most(what: &str, count: u64, most: u64) {
     if count > most {
         violated("pauses grow", &format!("{what} {count} times, {most} at most"));
     }
 }
 
-/// A master lets a client in, and refuses a release that is owed to it and whatever else it is asked. A waiter of the same
-/// client is refused by the two others all the while.
+/// A master lets a client in, and refuses a pending release and every other request of it. Meanwhile the two others
+/// refuse a waiter of the same client.
 #[tokio::test(start_paused = true)]
 async fn one_that_takes_no_writes_is_connected_to_after_pauses_that_grow() {
     let mut plan = plan(Class::Durable, LEASE);

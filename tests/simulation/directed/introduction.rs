@@ -20,7 +20,7 @@ const SET: &str = "multilock_set";
 
 struct Stage {
     cluster: Cluster,
-    /// What lies between the masters and A, and B.
+    /// Networks between the masters and A, and B.
     a: Network,
     b: Network,
 }
@@ -42,7 +42,7 @@ impl Stage {
         }
     }
 
-    /// Whose masters have nothing recorded.
+    /// Stage with masters that have nothing recorded.
     fn fresh(nodes: usize) -> Self {
         let stage = Self::new(nodes);
         stage.cluster.iter().for_each(Master::flush_all);
@@ -91,7 +91,7 @@ async fn apart(a: &MultiLockGuard, b: &Masters) {
     violated("progress", "B was not granted after A's end");
 }
 
-/// B meets 1 after it has lost what A was granted there.
+/// B meets 1 after 1 has lost its grant to A.
 async fn meets(loses: impl AsyncFnOnce(&Stage)) {
     let stage = Stage::new(3);
     let (_a, held) = stage.held_on_1_and_2().await;
@@ -104,7 +104,7 @@ async fn a_restart_without_data() {
     meets(async |stage| stage.cluster.master(1).restart(Keep::Nothing)).await;
 }
 
-/// It has lost what was acknowledged, and kept its record.
+/// The master has lost acknowledged data, and kept its record.
 #[tokio::test(start_paused = true)]
 async fn a_restart_with_some_of_its_data() {
     meets(async |stage| {
@@ -170,7 +170,7 @@ async fn a_flush_between_two_introductions() {
     meets(async |stage| stage.cluster.master(1).flush_all()).await;
 }
 
-/// A client that comes later still: what another one has recorded counts for it.
+/// A client that comes later still. The record of another client counts for it.
 #[tokio::test(start_paused = true)]
 async fn a_flush_that_another_client_has_met() {
     let stage = Stage::new(3);
@@ -181,7 +181,7 @@ async fn a_flush_that_another_client_has_met() {
     apart(&held, &stage.b().await).await;
 }
 
-/// All masters lose what they had, so they look like a set that is new.
+/// All masters lose their data, so they look like a new set.
 #[tokio::test(start_paused = true)]
 async fn a_flush_of_all() {
     meets(async |stage| stage.cluster.iter().for_each(Master::flush_all)).await;
@@ -215,8 +215,8 @@ async fn a_record_from_the_future() {
     }
 }
 
-/// A spare takes the place of 0, which comes back later with its data. It has missed what was granted meanwhile. A client
-/// that was connected sees another server there, and has that recorded for those who come later.
+/// A spare takes the place of 0, which comes back later with its data. It has missed the grants of the time between. A
+/// client that was connected sees another server there, and has that recorded for later clients.
 #[tokio::test(start_paused = true)]
 async fn the_old_server_put_back() {
     let stage = Stage::new(3);
@@ -255,7 +255,7 @@ async fn the_old_server_put_back_after_a_restart() {
     apart(&held, &stage.connect(&stage.b).await).await;
 }
 
-/// The same, and the old server was introduced anew while it was away, but before the last grant that it missed.
+/// The same, and the old server was introduced again while it was away, but before the last grant that it missed.
 #[tokio::test(start_paused = true)]
 async fn the_old_server_put_back_with_a_newer_record() {
     let stage = Stage::new(3);
@@ -265,12 +265,7 @@ async fn the_old_server_put_back_with_a_newer_record() {
     old.change_places(away);
     sleep(QUARANTINE + ms(1000)).await;
     // The server that has the place of the spare now is the old one.
-    let text = record(away).expect("recorded");
-    let words: Vec<_> = text.split(' ').collect();
-    let time = away.command(&["TIME"]).expect("two numbers");
-    let now: u64 = format!("{}{:0>6}", time[0], time[1]).parse().expect("a number");
-    let newer = format!("{} {} {now} {}", words[0], words[1], words[3]);
-    away.command(&["SET", SET, &newer]).expect("set");
+    record_anew(away);
     sleep(ms(100)).await;
     stage.a.cut(2, Direction::Both);
     let held = watching.red_lock("a").lease(LEASE).try_lock().await;
@@ -279,6 +274,44 @@ async fn the_old_server_put_back_with_a_newer_record() {
     sleep(ms(600)).await;
     stage.b.cut(1, Direction::Both);
     apart(&held, &stage.connect(&stage.b).await).await;
+}
+
+/// The same, and the last grant that it missed is read after it has come back. Its record is of old standing by then.
+#[tokio::test(start_paused = true)]
+async fn the_old_server_put_back_before_the_grant_that_it_missed_is_read() {
+    let stage = Stage::new(3);
+    let spare = Cluster::new(1);
+    let watching = stage.connect(&stage.a).await;
+    let (old, away) = (stage.cluster.master(0), spare.master(0));
+    old.change_places(away);
+    sleep(QUARANTINE + ms(1000)).await;
+    record_anew(away);
+    sleep(QUARANTINE + ms(1000)).await;
+    stage.a.cut(2, Direction::Both);
+    // A quorum needs its answer, and it comes after the exchange of the servers.
+    stage.a.set_distance(1, ms(20));
+    let lock = watching.red_lock("a").lease(LEASE);
+    let locking = tokio::spawn(async move { lock.try_lock().await });
+    sleep(ms(5)).await;
+    old.change_places(away);
+    let held = locking.await.expect("no panic");
+    stage.b.cut(1, Direction::Both);
+    let b = stage.connect(&stage.b).await;
+    match held {
+        Ok(held) => apart(&held, &b).await,
+        Err(LockError::Unreachable { .. }) => {}
+        Err(other) => panic!("{other}"),
+    }
+}
+
+/// Has the memory of a master count from now on, as another client might.
+fn record_anew(master: &Master) {
+    let text = record(master).expect("recorded");
+    let words: Vec<_> = text.split(' ').collect();
+    let time = master.command(&["TIME"]).expect("two numbers");
+    let now: u64 = format!("{}{:0>6}", time[0], time[1]).parse().expect("a number");
+    let newer = format!("{} {} {now} {}", words[0], words[1], words[3]);
+    master.command(&["SET", SET, &newer]).expect("set");
 }
 
 /// A master restarts with its data. Of three clients the first has it record that its memory counts from then on, and that
@@ -296,7 +329,8 @@ async fn recorded_once(distances: [Duration; 3], asked: u64) {
         let network = Network::new(3);
         network.set_distance(0, distance);
         let client = Client::new().network(&network);
-        let connected = cluster.connect_as(&client, builder().strict(true)).await;
+        let builder = builder().strict(true).node_timeout(ms(200));
+        let connected = cluster.connect_as(&client, builder).await;
         connected.expect("a majority can be reached")
     };
     let mut clients = Vec::new();
@@ -307,7 +341,13 @@ async fn recorded_once(distances: [Duration; 3], asked: u64) {
     let master = cluster.master(0);
     let introduced = || master.executed().get("introduce").copied().unwrap_or(0);
     let before = introduced();
+    // The last one has an answer of the old run from just before its end. The question was sent long before.
+    let far = &clients[2];
+    let guard = far.multi_lock("b").try_lock().await.expect("free");
+    let unlocking = tokio::spawn(guard.unlock());
+    sleep(distances[2] + ms(1)).await;
     master.restart(Keep::Data);
+    let _ = unlocking.await.expect("no panic");
     sleep(QUARANTINE + ms(1000)).await;
     assert_eq!(introduced() - before, asked);
     for masters in clients {
@@ -317,8 +357,8 @@ async fn recorded_once(distances: [Duration; 3], asked: u64) {
     assert_eq!(introduced() - before, asked);
 }
 
-/// Three masters are a set, of which 0 has restarted without its data. A deploy that nobody should make has a client list
-/// five, which hears 0 and the two new ones first.
+/// Three masters are a set, and 0 has restarted without its data. In a deploy that nobody should make, a client lists
+/// five masters. It hears 0 and the two new masters first.
 #[tokio::test(start_paused = true)]
 async fn from_three_to_five_with_a_restart() {
     let stage = Stage::new(5);
@@ -495,8 +535,8 @@ async fn a_look_long_before_the_store() {
     apart(&held, &b.expect("0 and 2 are there")).await;
 }
 
-/// Every vote repeats the record, whatever it says: one that did not would be taken for that of a wiped memory, and the
-/// client would introduce itself anew.
+/// Every vote repeats the record, be it a grant or a refusal. A vote without it would be taken for a vote of a wiped
+/// memory, and the client would introduce itself again.
 #[tokio::test(start_paused = true)]
 async fn strict_clients_introduce_themselves_once() {
     let cluster = Cluster::new(3);

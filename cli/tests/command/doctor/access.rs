@@ -1,10 +1,10 @@
-//! Users who may not do everything.
+//! Users without some of the permissions.
 
 use multilock_test_support::{Script, Server, StandIn, label, three};
 
 use super::{all, doctor, doctor_with, with_last};
 
-/// With all commands but these.
+/// Makes a user with all commands, changed by these rules, and returns its URL.
 async fn user(server: &Server, rules: &[&str]) -> String {
     let user = [
         "ACL", "SETUSER", "app", "reset", "on", ">secret", "~*", "&*", "+@all",
@@ -13,7 +13,7 @@ async fn user(server: &Server, rules: &[&str]) -> String {
     format!("redis://app:secret@{}", label(server))
 }
 
-/// Whether the user may ask what he may do (`ACL DRYRUN`) or not.
+/// With and without the permission to ask for its own permissions (`ACL DRYRUN`).
 #[tokio::test]
 async fn a_user_who_may_not_do_everything() {
     let servers = three(&[]).await;
@@ -107,7 +107,7 @@ async fn a_user_who_may_not_ask_what_he_may_do_over_resp2() {
     );
 }
 
-/// What docs/servers.md tells an operator to allow is enough: what it leaves out is noted, and no more.
+/// The permissions in docs/servers.md are enough: the permissions that it leaves out cause notes, and no other findings.
 #[tokio::test]
 async fn the_acl_of_the_docs() {
     let page = include_str!("../../../../docs/servers.md");

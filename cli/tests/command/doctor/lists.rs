@@ -1,4 +1,4 @@
-//! Clients that list other masters, and those that only seem to.
+//! Clients that list other masters, and clients that only seem to.
 
 use multilock_test_support::{Proxy, Server, connect, label, three, until};
 use rustix::process::Signal;
@@ -11,7 +11,7 @@ async fn clients(server: &Server) -> usize {
     format!("{list:?}").matches("name=multilock:").count()
 }
 
-/// A finding of that kind, and no other; what it says.
+/// Checks that the only finding is of another list of masters, and returns its text.
 #[track_caller]
 fn other_list(diagnosis: &Diagnosis) -> &str {
     assert_eq!(
@@ -112,7 +112,7 @@ async fn a_client_that_reconnects_meanwhile() {
     drop(masters);
 }
 
-/// So is one whose connections are killed; and one that is frozen keeps its own.
+/// A client with killed connections connects again before the time is over. A frozen client keeps its connections.
 #[tokio::test]
 async fn a_client_that_is_frozen_or_whose_connection_was_killed() {
     let servers = three(&[]).await;
@@ -150,7 +150,7 @@ async fn who_is_gone_or_elsewhere_is_not_missing() {
     drop(elsewhere);
 }
 
-/// What a master stores of its set.
+/// Record of its set that a master stores.
 #[tokio::test]
 async fn a_master_of_another_set() {
     let servers = three(&[]).await;

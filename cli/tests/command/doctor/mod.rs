@@ -1,4 +1,4 @@
-//! What `multilock doctor` finds, on servers that are set up so.
+//! Findings of `multilock doctor`, on servers that are set up for them.
 
 mod access;
 mod lists;
@@ -11,7 +11,7 @@ use tokio::process::Command;
 
 use crate::stage::{Said, multilock, said, urls};
 
-/// What a diagnosis came to.
+/// Result of a diagnosis.
 #[derive(Debug)]
 pub(crate) struct Diagnosis {
     pub(crate) code: Option<i32>,
@@ -67,7 +67,7 @@ impl Diagnosis {
         self.told["findings"].as_array().expect("a list")
     }
 
-    /// What was found, by severity and code.
+    /// Severity and code of each finding.
     pub(crate) fn codes(&self) -> Vec<(&str, &str)> {
         let findings = self.findings().iter();
         findings
@@ -75,7 +75,8 @@ impl Diagnosis {
             .collect()
     }
 
-    /// The only finding but notes: how grave it is, what kind, and where; that it says this and has this remedy; and the exit code.
+    /// Checks the only finding beside notes: its severity, code and master, and parts of its text and remedy. Checks the exit
+    /// code, too.
     #[track_caller]
     fn only(&self, found: (&str, &str), node: Option<&str>, seen: &str, remedy: &str, code: i32) {
         let mut findings = self
@@ -107,7 +108,7 @@ fn all<'a>(urls: impl IntoIterator<Item = &'a String>) -> Command {
     multilock(&urls.into_iter().collect::<Vec<_>>())
 }
 
-/// Keys of any kind, also those that the tests do not count elsewhere.
+/// All keys of a server, including kinds that other tests do not count.
 async fn keys(server: &Server) -> Vec<String> {
     let told = server.command(&["KEYS", "*"]).await;
     let mut keys: Vec<String> = redis::from_redis_value(told).expect("texts");
@@ -182,7 +183,7 @@ async fn wrong_usage() {
     }
 }
 
-/// Three masters of which the last one is this.
+/// The command with two of the servers and this last master.
 fn with_last(servers: &[Server], last: String) -> Command {
     all(&[servers[0].url(), servers[1].url(), last])
 }

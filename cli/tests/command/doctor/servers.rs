@@ -3,7 +3,7 @@
 use multilock_test_support::{Keep, Script, Server, StandIn, clock, label, three};
 
 use super::{all, doctor, doctor_with, with_last};
-use crate::stage::urls;
+use crate::stage::{run, said, urls};
 
 #[tokio::test]
 async fn a_replica() {
@@ -35,7 +35,7 @@ async fn a_server_that_evicts() {
     let (node, remedy) = (label(&servers[1]), "CONFIG SET maxmemory-policy noeviction");
     let diagnosis = doctor(all(&urls(&servers))).await;
     diagnosis.only(("error", "eviction"), Some(&node), "allkeys-lru", remedy, 78);
-    // Whoever allows it is warned.
+    // With permission by the environment, it is a warning.
     let mut command = all(&urls(&servers));
     command.env("MULTILOCK_ALLOW_EVICTION", "true");
     let diagnosis = doctor(command).await;
@@ -68,7 +68,26 @@ async fn a_server_that_writes_nothing_to_its_disk_in_time() {
     }
 }
 
-/// A restart of such a server drops what scripts have written.
+/// Their memory is full, so no lock is granted, though they answer.
+#[tokio::test]
+async fn servers_that_take_no_writes() {
+    let servers = three(&[]).await;
+    let node = label(&servers[1]);
+    servers[1].command(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    let diagnosis = doctor(all(&urls(&servers))).await;
+    let (seen, remedy) = ("takes no writes now", "give it memory or disk");
+    diagnosis.only(("warning", "writes_refused"), Some(&node), seen, remedy, 0);
+    assert_eq!(diagnosis.told["masters"][1]["has_vote"], false);
+    let reason = diagnosis.told["masters"][1]["writes_refused"].as_str();
+    assert!(reason.is_some_and(|reason| reason.contains("OOM")), "{reason:?}");
+    servers[2].command(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    let refused = run(all(&urls(&servers)), &["a", "-n", "--", "true"]).await;
+    assert_eq!(refused.code, Some(69), "{refused:?}");
+    let ended = said(all(&urls(&servers)).arg("doctor").spawn().expect("the command")).await;
+    assert_eq!(ended.code, Some(69), "{ended:?}");
+}
+
+/// A restart of such a server drops the writes of scripts.
 #[tokio::test]
 async fn a_server_whose_default_user_may_not_write() {
     let servers = three(&[]).await;
@@ -109,7 +128,7 @@ async fn a_server_with_clients_of_redissons() {
     let diagnosis = doctor(command).await;
     diagnosis.is_well();
     assert!(diagnosis.told["masters"][1]["redisson_channels"].is_null());
-    // A user who may not ask is told nothing of it.
+    // A user without the permission to list channels gets no finding about them.
     let rules = ["on", ">secret", "~*", "&*", "+@all", "-pubsub|channels"];
     let rules = [&["ACL", "SETUSER", "app"][..], &rules].concat();
     servers[1].command(&rules).await;

@@ -80,6 +80,7 @@ impl Server {
         (facts.clock_offset_us, facts.round_trip) = read_clock(pipe).await?;
         let probed = pipe.ask(&permissions::probe()).await;
         let in_scripts = probed.as_ref().map(permissions::denied).unwrap_or_default();
+        facts.writes_refused = probed.as_ref().ok().and_then(permissions::refuses_writes);
         facts.denied = access::denied(pipe, &self.connection_name, &in_scripts, beside_redisson).await;
         let loads = pipe.ask(&calls::ALL[0].load()).await.is_ok();
         let fit = info.judge(introduction.role.as_deref(), self.accepted());
@@ -112,6 +113,7 @@ fn by_info(info: &Info<'_>, resp3: bool) -> ServerFacts {
     let fact = |name: &str| info.get(name).map(str::to_owned);
     ServerFacts {
         refusal: None,
+        writes_refused: None,
         version: info.fact("redis_version").into(),
         role: None,
         run_id: fact("run_id"),

@@ -4,7 +4,6 @@ use super::*;
 use crate::events::NodeEvents;
 use crate::masters::config::Config;
 use crate::protocol::lease_timing::LeaseTiming;
-use crate::time::clock::Moment;
 use crate::time::steps::Steps;
 
 fn events(label: &Arc<str>) -> Arc<NodeEvents> {
@@ -35,16 +34,20 @@ fn claim(servers: &KnownServers, node: usize, run: &str) -> Result<Arc<ClockChec
     claim_as(servers, node, run, run)
 }
 
+fn now() -> Moment {
+    Clock::Host.now()
+}
+
 /// Whether a server that comes to an address is trusted with its memory from before.
 fn trusted(servers: &KnownServers, node: usize, run: &str) -> bool {
-    servers.disconnected(node, Instant::now());
+    servers.disconnected(node, Some(now()));
     claim(servers, node, run).expect("no twin");
     servers.missed_until(node).is_none()
 }
 
 #[test]
 fn a_successor_remembers_nothing_from_before_it_came() {
-    let servers = KnownServers::new(1);
+    let servers = KnownServers::new(1, Clock::Host);
     assert!(trusted(&servers, 0, "a"));
     assert!(trusted(&servers, 0, "a"), "its connection was replaced");
     assert!(!trusted(&servers, 0, "b"));
@@ -54,41 +57,42 @@ fn a_successor_remembers_nothing_from_before_it_came() {
     assert!(trusted(&servers, 0, "a"), "its record tells since when");
 }
 
-/// The missed time of a server ends with the last message of the server before it, at its address or entry.
+/// The missed time of a server ends with the last question to the server before it, at its address or entry.
 #[test]
-fn a_successor_has_missed_what_was_granted_until_its_predecessor_was_last_heard() {
-    let (servers, now) = (KnownServers::new(2), Instant::now());
-    let at = |second| now + Duration::from_secs(second);
+fn a_successor_has_missed_what_was_granted_until_its_predecessor_was_last_asked() {
+    let servers = KnownServers::new(2, Clock::Host);
+    let at = |second| Moment::at(Duration::from_secs(second));
+    let asked = |second| Some(at(second));
     let claim = |node, run| claim(&servers, node, run).expect("no twin");
     claim(0, "a");
     claim(1, "b");
-    servers.disconnected(0, at(3));
+    servers.disconnected(0, asked(3));
     claim(0, "c");
     assert_eq!(servers.missed_until(0), Some(at(3)));
     servers.introduced(0);
     assert_eq!(servers.missed_until(0), None);
-    servers.disconnected(1, at(5));
-    servers.disconnected(0, at(4));
+    servers.disconnected(1, asked(5));
+    servers.disconnected(0, asked(4));
     claim(0, "b");
     claim(1, "d");
     assert_eq!(servers.missed_until(0), None, "it was never away");
     assert_eq!(servers.missed_until(1), Some(at(5)), "b had that address");
-    servers.disconnected(0, at(7));
-    servers.disconnected(1, at(6));
+    servers.disconnected(0, asked(7));
+    servers.disconnected(1, asked(6));
     claim(1, "e");
     assert_eq!(servers.missed_until(1), Some(at(6)), "d had that address");
 }
 
 #[test]
 fn servers_whose_addresses_change_places_are_known_still() {
-    let servers = KnownServers::new(3);
+    let servers = KnownServers::new(3, Clock::Host);
     for (node, run) in ["a", "b", "c"].into_iter().enumerate() {
         assert!(trusted(&servers, node, run));
     }
     let twin = claim(&servers, 0, "b").expect_err("it is still at its old address");
     let other = "address 1".into();
     assert_eq!(twin, Unfit::SameServer { other });
-    (1..3).for_each(|node| servers.disconnected(node, Instant::now()));
+    (1..3).for_each(|node| servers.disconnected(node, Some(now())));
     assert!(trusted(&servers, 0, "b") && trusted(&servers, 1, "c") && trusted(&servers, 2, "a"));
     // Meanwhile a new server comes, and the displaced server counts as new, too.
     assert!(!trusted(&servers, 2, "d"));
@@ -98,9 +102,9 @@ fn servers_whose_addresses_change_places_are_known_still() {
 
 #[test]
 fn what_was_doubted_of_a_server_goes_with_it() {
-    let servers = KnownServers::new(2);
+    let servers = KnownServers::new(2, Clock::Host);
     let before = claim(&servers, 0, "a").expect("no twin");
-    servers.disconnected(0, Instant::now());
+    servers.disconnected(0, Some(now()));
     let after = claim(&servers, 1, "a").expect("no twin");
     assert!(Arc::ptr_eq(&before, &after));
 }
@@ -108,14 +112,14 @@ fn what_was_doubted_of_a_server_goes_with_it() {
 /// A hold has a server's grant under the address that the server had then.
 #[test]
 fn a_step_counts_at_every_address_that_the_server_had() {
-    let (servers, steps) = (KnownServers::new(2), Arc::new(Steps::new(2)));
+    let (servers, steps) = (KnownServers::new(2, Clock::Host), Arc::new(Steps::new(2)));
     let identity = identity("a", "a");
     let label = Arc::from("address");
     let claim = |node| {
         let lease_timing = LeaseTiming::new(&Config::default());
         let clock_check = || Arc::new(ClockCheck::new(events(&label), lease_timing, Arc::clone(&steps)));
         let history = servers.claim(node, &label, &identity, clock_check);
-        servers.disconnected(node, Instant::now());
+        servers.disconnected(node, Some(now()));
         history.expect("no twin")
     };
     let at = |second| Moment::at(Duration::from_secs(second));
@@ -129,22 +133,22 @@ fn a_step_counts_at_every_address_that_the_server_had() {
 /// No more servers than there are masters ever vote without a wait, at any addresses.
 #[test]
 fn no_more_servers_are_trusted_than_there_are_masters() {
-    let servers = KnownServers::new(2);
+    let servers = KnownServers::new(2, Clock::Host);
     assert!(trusted(&servers, 0, "a"));
-    servers.disconnected(0, Instant::now());
+    servers.disconnected(0, Some(now()));
     assert!(trusted(&servers, 1, "a"), "address 1 was out of reach before");
     assert!(!trusted(&servers, 0, "b"), "a had that address");
-    servers.disconnected(0, Instant::now());
-    servers.disconnected(1, Instant::now());
+    servers.disconnected(0, Some(now()));
+    servers.disconnected(1, Some(now()));
     assert!(!trusted(&servers, 0, "c"));
     assert!(trusted(&servers, 1, "a"));
 }
 
 #[test]
 fn a_server_that_was_a_replica_meanwhile_is_another() {
-    let servers = KnownServers::new(1);
+    let servers = KnownServers::new(1, Clock::Host);
     assert!(trusted(&servers, 0, "a"));
-    servers.disconnected(0, Instant::now());
+    servers.disconnected(0, Some(now()));
     claim_as(&servers, 0, "a", "of another").expect("no twin");
     assert!(servers.missed_until(0).is_some());
 }
@@ -182,11 +186,11 @@ fn a_run_is_the_same_where_its_ids_are() {
 /// A server without a run id is known by its replication id, and a server without both only by its address.
 #[test]
 fn one_server_at_two_addresses_is_noticed_where_it_tells_which_it_is() {
-    let servers = KnownServers::new(2);
+    let servers = KnownServers::new(2, Clock::Host);
     let claim = |node, identity: &Identity| claim_identity(&servers, node, identity).is_ok();
     assert!(claim(0, &identity("", "r")));
     assert!(!claim(1, &identity("", "r")));
-    servers.disconnected(0, Instant::now());
+    servers.disconnected(0, Some(now()));
     let nameless = identity("", "");
     assert!(claim(0, &nameless) && claim(1, &nameless), "nobody can tell");
 }
