@@ -19,7 +19,7 @@ demo: need-cargo ## Show the locks at work on real masters (BREAK=1, NODES=url,u
 	@cargo build --release -q -p multilock-cli -p multilock-demo
 	@target=$${CARGO_TARGET_DIR:-target}; $$target/release/multilock-demo $(DEMO_ARGS)
 
-# What is built together shares its dependencies: each set of packages has them once, with the features of all.
+# Packages that are built together share their dependencies: each set of packages has them once, with the features of all.
 TESTED := -p multilock -p multilock-cli
 CHECKED := $(TESTED) $(addprefix -p multilock-,model package monitoring cron-example scale experiments loom)
 export PACKAGES ?= $(TESTED)
@@ -49,18 +49,18 @@ test: test-build ## All behaviour: library, simulation, real servers, command, e
 test-native: test-build ## The same without containers
 	@$(SIDE_BY_SIDE) run-on-servers run-computing run-simulation
 
-test-loaded: test-build ## The tests that go by real clocks, beside four busy loops (RUNS=3: so often in a row)
+test-loaded: test-build ## The tests that go by real clocks, beside four busy loops (RUNS=3: three times in a row)
 	@RUNS=$(or $(RUNS),1) scripts/test-loaded.sh $(MAKE) run-on-servers
 
 check: export PACKAGES := $(CHECKED)
-check: lint check-build ## What takes longer: lint, schedules, model, loom, chaos, fuzz, sets of features, instruction counts, packages, alerts
+check: lint check-build ## Longer checks: lint, schedules, model, loom, chaos, fuzz, sets of features, instruction counts, packages, alerts
 	@$(SIDE_BY_SIDE) run-builds run-models run-chaos run-schedules $(call IF_DOCKER,test-compose)
 
 both: export PACKAGES := $(CHECKED)
-both: lint check-build ## What test and check do, side by side, as CI does
+both: lint check-build ## test and check side by side, as CI does
 	@$(SIDE_BY_SIDE) run-on-servers-and-chaos run-builds run-models run-computing run-schedules $(call IF_DOCKER,test-compose)
 
-# What is installed is installed here: two lanes must not do it at once.
+# All installations happen here: two lanes must not install at once.
 test-build: need-cargo
 	@scripts/install-redis.sh
 	@$(CARGO_TEST) --no-run
@@ -105,7 +105,7 @@ run-chaos:
 	@MULTILOCK_TEST_CLUSTER=native $(CARGO_TEST) --test chaos
 	@for lane in $(call IF_TOXIPROXY,chaos-toxiproxy); do $(MAKE) $$lane SECONDS=60; done
 
-# What is built otherwise than the tests, most of it on one processor.
+# Builds that differ from the builds of the tests, most of them on one processor.
 run-builds:
 	@nice $(MAKE) instructions
 	@FUZZ_RUNS=50000 nice scripts/fuzz.sh >/dev/null
@@ -115,7 +115,7 @@ run-models:
 	@nice $(MAKE) alerts
 	@nice $(CARGO_TEST) --test protocol --test models --test package --test readme --test three_hosts --test growth --test pauses --bin multilock-monitoring --bin multilock-scale --bin multilock-experiments --test browser
 
-instructions: need-cargo ## Count what operations cost a client, against committed figures (UPDATE=1)
+instructions: need-cargo ## Count a client's instructions for each operation, against committed figures (UPDATE=1)
 	@command -v valgrind >/dev/null 2>&1 || scripts/install-package.sh valgrind valgrind
 	@cargo run --release -q -p multilock-instructions
 
@@ -152,12 +152,12 @@ chaos-toxiproxy: need-cargo ## Every toxic of Toxiproxy for SECONDS (180), with 
 	@TOXIPROXY=$$(scripts/toxiproxy.sh) && export TOXIPROXY && MULTILOCK_TEST_CLUSTER=native CHAOS=toxiproxy \
 		CHAOS_SECONDS=$(or $(SECONDS),180) $(CARGO_TEST) --test chaos
 
-soak: need-cargo ## Faults in turn and load for MINUTES (10), and each minute what grows (CHAOS_SEED)
+soak: need-cargo ## Faults in turn and load for MINUTES (10), with figures each minute of everything that may grow (CHAOS_SEED)
 	@scripts/install-redis.sh
 	@MULTILOCK_TEST_CLUSTER=native CHAOS=soak SOAK_MINUTES=$(or $(MINUTES),10) \
 		$(CARGO_TEST) --test chaos
 
-experiment-pauses: need-cargo ## Clients and masters that are stopped, as in Jepsen's test: what is lost under five ways of locking (SECONDS=600)
+experiment-pauses: need-cargo ## Clients and masters that are stopped, as in Jepsen's test: losses under five ways of locking (SECONDS=600)
 	@scripts/install-redis.sh
 	@cargo run --release -q -p multilock-experiments -- $(SECONDS)
 
@@ -183,7 +183,7 @@ lint: need-cargo docs ## Formatting, clippy and documentation, no warning allowe
 
 # The JSON goes first: rustdoc clears its folder.
 RUSTDOC = RUSTDOC=$(CURDIR)/scripts/rustdoc.sh
-docs: need-cargo ## What docs.rs builds, with no warning and no dead link: target/doc/multilock
+docs: need-cargo ## The documentation as docs.rs builds it, with no warning and no dead link: target/doc/multilock
 	@$(RUSTDOC) cargo rustdoc -q -p multilock --lib --all-features -- -Zunstable-options --output-format json
 	@$(RUSTDOC) RUSTDOCFLAGS="--cfg docsrs -Dwarnings" cargo doc -q --no-deps -p multilock --all-features
 	@cargo test -q -p multilock-package --test built_docs
@@ -195,7 +195,7 @@ deny: need-cargo ## Licences, duplicates and sources of the dependencies, on eve
 	@scripts/install-tool.sh cargo-deny
 	@cargo deny --workspace check licenses bans sources
 
-advisories: need-cargo ## What is known against the dependencies: downloads the RustSec database
+advisories: need-cargo ## Known advisories against the dependencies: downloads the RustSec database
 	@scripts/install-tool.sh cargo-deny
 	@cargo deny --workspace check advisories
 
@@ -211,7 +211,7 @@ platforms: need-cargo ## Whether it compiles for Windows, macOS, FreeBSD, musl o
 semver: need-cargo ## Public items against the last release, or a commit (SINCE=v0.1.0)
 	@scripts/semver.sh $(SINCE)
 
-package: need-cargo ## Pack the library and the command as for the registry, and build what was packed
+package: need-cargo ## Pack the library and the command as for the registry, and build the packages
 	@cargo package -q --locked -p multilock -p multilock-cli
 
 bench: bench-lint ## Every scenario beside the limit and other crates, in minutes (ONLY="S1 S7", RUNS=5: the median)

@@ -1,5 +1,5 @@
-//! What if the holder of a lock is paused, its lease ends, another does the job, and then the first
-//! one goes on? No lock can prevent that. The fencing token can: the resource rejects it.
+//! The holder of a lock is paused, its lease ends, and another client does the job. How is a late write of
+//! the first holder kept out? No lock can prevent it. The fencing token can: the resource rejects it.
 //!
 //! The resource is a table in SQLite. It keeps the largest token it has seen with each row, and a
 //! write is a conditional update, as it would be in PostgreSQL:

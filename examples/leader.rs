@@ -1,9 +1,9 @@
 //! How does one process of several do a job that never ends, and another one go on as soon as it fails? And how does
-//! a client that does not stand find the leader?
+//! a client that is no candidate find the leader?
 //!
-//! Two candidates stand. The first term ends when an operator takes the name away, as the loss of a majority of the masters
-//! would end it; the second when its leader steps down; and the third when its process is told to stop. Every term has a
-//! larger token, which the leader hands to whatever it writes to. A third client watches.
+//! There are two candidates. The first term ends when an operator takes the name away; the loss of a majority of the
+//! masters would end it, too. The second term ends when its leader steps down, and the third when its process is asked to
+//! stop. Every term has a larger token, which the leader passes with every write. A third client watches.
 //!
 //! ```text
 //! make cluster-up && cargo run --example leader

@@ -1,8 +1,8 @@
-//! What becomes of a job whose lock is lost while it runs?
+//! How does a job end if its lock is lost while it runs?
 //!
-//! Inside `run` it is dropped at its next await, before anybody else can be given the lock. Here an operator takes the name
-//! away in the middle of an import; masters that forget it, or a majority that is gone for longer than the lease, end a hold
-//! in the same way. What the job did before is done: it is written so that an import which stopped half-way can go on.
+//! Inside `run`, the job is dropped at its next await, before any other client can get the lock. Here an operator takes the
+//! name away in the middle of an import. A hold ends in the same way if masters forget it, or if a majority is gone for
+//! longer than the lease. The rows before the loss stay imported: the next run goes on where this one stopped.
 //!
 //! ```text
 //! make cluster-up && cargo run --example lost
@@ -22,7 +22,7 @@ const ROWS: u32 = 200;
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    // Renewed every second, which is when a client hears that its hold was taken away. 30 s and 10 s by default.
+    // With this lease, a hold is renewed every second: a client learns of a force only then. By default it is every 10 s.
     let connecting = common::builder()?.lease(Duration::from_secs(3)).connect();
     let masters = connecting
         .await
@@ -55,7 +55,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// Imports what is not there yet. Every row would go to the database together with the token.
+/// Imports the rows that are missing. Every row would go to the database together with the token.
 async fn import(lock: &MultiLock, imported: &AtomicU32) -> Result<(), RunError<()>> {
     lock.run(async |guard| {
         println!("importing under token {}", guard.fencing_token());

@@ -20,7 +20,7 @@ use multilock::{Closing, Masters};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// An exporter whose histograms have the buckets that the dashboard and the alerts need.
+/// Exporter for histograms with the buckets that the dashboard and the alerts need.
 fn exporter() -> Result<PrometheusBuilder, BuildError> {
     let mut exporter = PrometheusBuilder::new();
     for (metric, bounds) in multilock::metrics_buckets() {
@@ -45,7 +45,7 @@ async fn charge(masters: Masters) {
     }
 }
 
-/// One that is renewed for as long as the service runs.
+/// Holds a lock that is renewed for as long as the service runs.
 async fn lead(masters: Masters) {
     let lock = masters.red_lock("leader").metric_label("leader");
     loop {

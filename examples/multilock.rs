@@ -36,7 +36,7 @@ async fn transfer(masters: &Masters, from: &str, to: &str, amount: u32) -> anyho
         .await
     {
         Ok(guard) => guard,
-        // `last` says what stood in the way: another transfer, or a master that does not answer.
+        // `last` is the reason of the last refusal: another transfer, or a master that does not answer.
         Err(LockError::TimedOut { waited, last }) => match last.map(|last| *last) {
             Some(LockError::Unreachable { votes }) => {
                 anyhow::bail!("a multi lock needs every master, but: {votes}")

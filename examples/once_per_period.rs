@@ -1,7 +1,7 @@
-//! What if several hosts start the same job by their own schedules, and the job is over before the last of them starts? A lock
-//! that is free again lets it run twice. `once` leaves a mark on the masters that the job is done.
+//! How does a job run once if several hosts start it by their own schedules, and it is over before the last host starts it?
+//! A lock that is free again lets it run twice. `once` leaves a mark on the masters that the job is done.
 //!
-//! The name says which job it is, and of which period. `examples/cron` does the same with a scheduler.
+//! The name consists of the job and its period. `examples/cron` does the same with a scheduler.
 //!
 //! ```text
 //! make cluster-up && cargo run --example once_per_period

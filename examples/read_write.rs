@@ -1,8 +1,8 @@
-//! How do many read a catalogue at the same time, while one rewrites it now and then and nobody ever sees half of it?
+//! How do many tasks read a catalogue at once, while a writer rewrites it now and then, and no task sees half of it?
 //!
-//! A lock that is taken to read lets other readers in, one that is taken to write nobody. Whoever waits is served in order of
-//! arrival, so readers that keep coming do not keep the writer out. When it has written it downgrades its hold: it goes on
-//! reading what it wrote, and no other writer comes in between.
+//! A read lock lets other readers in, a write lock nobody. Waiters are served in order of arrival, so readers that keep
+//! coming do not keep the writer out. When the writer has written, it downgrades its hold. It goes on to read its own
+//! text, and no other writer comes in between.
 //!
 //! ```text
 //! make cluster-up && cargo run --example read_write
@@ -19,7 +19,7 @@ use futures::future::try_join_all;
 use multilock::MultiLock;
 use tokio::time::sleep;
 
-/// What each of two articles costs: always the same.
+/// Prices of two articles, which are always equal.
 type Catalogue = RwLock<[u32; 2]>;
 
 #[tokio::main]
@@ -49,7 +49,7 @@ async fn read(catalogue: &Catalogue, lock: &MultiLock, reader: u32) -> Result<()
 async fn rewrite(catalogue: &Catalogue, lock: &MultiLock) -> Result<()> {
     let writing = lock.clone().write().lock().await?;
     for article in 0..2 {
-        // A database would be told the token of the hold with each of these.
+        // A database would get the token of the hold with each of these writes.
         writing.ensure_valid()?;
         catalogue.write().expect("nobody has panicked")[article] = 12;
         sleep(Duration::from_millis(20)).await;

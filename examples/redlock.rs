@@ -42,7 +42,7 @@ async fn charge(masters: &Masters, clerk: &str) -> anyhow::Result<()> {
 
     let amount = look_up_amount().await;
 
-    // The look-up may have taken longer than the lease. The last line before what cannot be undone:
+    // The look-up may have taken longer than the lease. The last line before a step that cannot be undone:
     guard.ensure_valid()?;
     println!("{clerk}: charged {amount} with {:?} to spare", guard.validity());
 

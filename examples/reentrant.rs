@@ -1,7 +1,7 @@
 //! How does a function take a lock that its caller may hold already?
 //!
 //! Make one `Owner` for the actor (a request, a job) and pass it down. The same owner enters again at
-//! once, without asking the masters; whoever comes without it is kept out, also in this process.
+//! once, without asking the masters. A caller without it is kept out, also in this process.
 //!
 //! ```text
 //! make cluster-up                       # redis://127.0.0.1:7401 … 7405, as in docker-compose.yml

@@ -1,8 +1,8 @@
-//! How does a job take two locks that are kept by different masters, without waiting for ever for somebody who takes them
+//! How does a job take two locks that are kept by different masters, without waiting for ever for a job that takes them
 //! in the other order?
 //!
 //! A set of locks takes both at once or none, and holds none while it waits. Ten transfers go to and fro between two
-//! accounts, each of which a bank of its own guards.
+//! accounts, each at a bank with masters of its own.
 //!
 //! ```text
 //! make cluster-up && cargo run --example several

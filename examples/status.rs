@@ -1,6 +1,6 @@
-//! What does a client know of its masters, and when does that change?
+//! How does a client see the state of its masters, and its changes?
 //!
-//! Nobody is asked for it: it is what the client has heard. Stop one of the masters meanwhile.
+//! Reading the status sends no message: it comes from answers that the client has already. Stop one of the masters meanwhile.
 //!
 //! ```text
 //! make cluster-up                       # redis://127.0.0.1:7401 … 7405, as in docker-compose.yml

@@ -134,7 +134,7 @@ mod tests {
     async fn a_charge_whose_lock_is_lost_is_not_made() {
         let cluster = Cluster::new(3);
         let [mut slow, other] = two_processes(&cluster).await;
-        // Longer than the lease, of which only renewals make more.
+        // Longer than the lease: without renewals the hold ends before.
         slow.takes = 60 * SECOND;
         let freeze = async {
             sleep(SECOND).await;

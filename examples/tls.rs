@@ -1,4 +1,4 @@
-//! How are masters reached by TLS whose certificates an authority of one's own has signed?
+//! How does a client connect by TLS to masters with certificates of a private authority?
 //!
 //! ```text
 //! cargo run --features rustls --example tls -- ca.pem rediss://a:6380 rediss://b:6380 rediss://c:6380

@@ -4,7 +4,7 @@
 #   scripts/cluster.sh down        remove the containers, the network and the volumes
 #   scripts/cluster.sh status      show them
 #   scripts/cluster.sh renew N     replace master N (1 to 5) by one with no data
-# The image is MULTILOCK_REDIS_IMAGE, and Compose is what MULTILOCK_COMPOSE names, if they are set.
+# MULTILOCK_REDIS_IMAGE names the image, and MULTILOCK_COMPOSE the command of Compose, if they are set.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -22,7 +22,7 @@ fail() {
     exit 1
 }
 
-# Runs a command whose output matters only if it fails.
+# Runs a command, and prints its output only if it fails.
 quietly() {
     if ! output=$("$@" 2>&1); then
         printf '%s\n' "$output" >&2
@@ -44,7 +44,7 @@ find_compose() {
         fail "neither 'docker compose' nor 'docker-compose' is there; install one" \
             "(on Debian: apt-get install docker-compose)"
     fi
-    # This file alone: an override file of someone's own is not what the tests are about.
+    # This file alone: the tests must not depend on an override file of the user's own.
     compose="$compose -f docker-compose.yml"
 }
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Unpacks packages of a Debian suite, whichever this machine runs, with all that they depend on into a root file
-# system of their own. Nothing is installed, and nothing of theirs is run. What is there already stays.
+# Unpacks packages of a Debian suite with all their dependencies into a root file system of their own. The suite may
+# differ from this machine's. Nothing is installed, and no program of the packages is run. A complete root stays.
 #   scripts/debian-root.sh SUITE FOLDER PACKAGE...        (the root is FOLDER/root)
 set -eu
 

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Feeds what comes from outside with bytes that libFuzzer chooses: replies, URLs and the environment. Each target starts
-# from its committed seeds and from what earlier runs have found, for FUZZ_SECONDS; or from the seeds alone, the same
-# FUZZ_RUNS inputs every time. What breaks a target stays in target/fuzz/found.
+# Feeds all input from outside (replies, URLs and the environment) with bytes that libFuzzer chooses. With FUZZ_SECONDS,
+# each target starts from its committed seeds and from the inputs of earlier runs. With FUZZ_RUNS it starts from the seeds
+# alone, and has the same inputs every time. An input that breaks a target stays in target/fuzz/found.
 set -eu
 cd "$(dirname "$0")/.."
 

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Installs one Debian package where that is allowed, else says what to install. Quiet if all is well.
+# Installs one Debian package where that is allowed, else tells the user to install it. Quiet if all is well.
 #
-#     install-package.sh <package> <what is missing>
+#     install-package.sh <package> <name of the missing program>
 set -eu
 
 package=$1

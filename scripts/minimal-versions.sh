@@ -1,7 +1,8 @@
 #!/bin/sh
-# Builds the library and the command with the oldest versions of their direct dependencies that the manifests allow, and runs the
-# library's unit tests with them: what the manifests promise is true. In a copy, because Cargo.lock is another there, and with
-# fewer members: the benches ask for more. To choose the oldest is not stable in Cargo yet, so Cargo alone is told that it may.
+# Builds the library and the command with the oldest versions of their direct dependencies that the manifests allow. Runs
+# the library's unit tests with them, so the promise of the manifests is kept. This happens in a copy, which has another
+# Cargo.lock, and fewer members: the benches need newer versions. Cargo's choice of the oldest versions is not stable yet,
+# so RUSTC_BOOTSTRAP allows it for Cargo alone.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -13,7 +14,7 @@ copy=$target/copy
 git ls-files -z Cargo.toml README.md LICENSE-APACHE LICENSE-MIT src lua docs cli tests/support |
     xargs -0 tar -cf - | tar -xf - -C "$copy"
 cd "$copy"
-# No suite and no profile that names what is not here.
+# Drops the tests, the examples and the profiles of packages, because the copy does not have them.
 sed -i -e 's|^members = .*|members = ["cli", "tests/support"]|' \
     -e '/^\[\[test\]\]/,/^harness/d' -e '/^\[\[example\]\]/,/^required-features/d' \
     -e '/^\[profile\.dev\.package\]/,/^multilock = /d' Cargo.toml

@@ -13,6 +13,6 @@ if ! rustup run "$rust" rustc --version >/dev/null 2>&1 &&
     echo "Rust $rust is missing, and 'rustup toolchain install $rust' could not install it" >&2
     exit 1
 fi
-# What another Rust has built cannot be used.
+# Builds of another Rust version cannot be used, so there is a target folder for this one.
 target=${CARGO_TARGET_DIR:-target}/msrv
 cargo "+$rust" check -q --locked --target-dir "$target" -p multilock -p multilock-cli --all-features

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Checks that the library compiles for platforms on which no test is run, and the command for those of them that are Unix. Needs no
-# linker and no C compiler of theirs: the feature test-util and the command's TLS, which build C, are left out.
+# Checks that the library compiles for platforms on which no test is run, and the command for the Unix platforms among them.
+# Needs no linker and no C compiler of theirs: the feature test-util and the command's TLS, which build C, are left out.
 #   scripts/platforms.sh [TARGET...]        (all of them by default)
 # The standard library of a target is the toolchain's, where that has it. Otherwise it is compiled from its source
 # (scripts/rust-src.sh). Where there is no source, rustup is asked for the target.
@@ -22,7 +22,7 @@ is_installed() {
     [ -d "$(rustc --print target-libdir --target "$1")" ]
 }
 
-# What cargo needs besides to check for a target: nothing, where the standard library is there.
+# Makes sure that a target has a standard library: an installed one, or `source` is set to its source.
 source=
 prepare() {
     source=
@@ -37,9 +37,9 @@ prepare() {
     exit 1
 }
 
-# The check itself; what it says goes to the log.
+# The check itself; its output goes to the log.
 check() {
-    # What another toolchain or profile has built stays as it is.
+    # A target folder of its own: builds of another toolchain or profile stay as they are.
     set -- check -q --locked --target-dir "${CARGO_TARGET_DIR:-target}/platforms" "$@"
     if [ -n "$source" ]; then
         # Cargo alone is told that it may compile the standard library, and from where.

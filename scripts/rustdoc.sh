@@ -1,4 +1,4 @@
 #!/bin/sh
-# rustdoc with what docs.rs has it do: to say which feature an item is behind, which is not stable yet. Only rustdoc is told
-# so: were it in the environment of a whole build, everything would be built anew.
+# rustdoc with unstable options, as docs.rs has it: to show the feature that an item needs. The variable is set for rustdoc
+# alone: in the environment of a whole build, it would cause everything to be built again.
 RUSTC_BOOTSTRAP=1 exec rustdoc "$@"

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Compares the public items with those of the last release, and fails where the version does not say what was broken.
+# Compares the public items with the items of the last release. Fails if a change breaks users, and the version does not
+# announce it.
 #
 #     semver.sh [commit or tag]
 #

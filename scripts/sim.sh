@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Random schedules on masters in memory, in a release build, which runs four times as many a second; the last line
-# says how many were run and what they broke.
+# Random schedules on masters in memory, in a release build, which runs four times as many a second. The last line
+# has the number of runs and of violations.
 set -uo pipefail
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT

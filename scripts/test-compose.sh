@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs the tests that use a Cluster against the masters of docker-compose.yml, which it starts before
-# and removes after, whatever the outcome. Then each fault of the chaos suite once, of those that containers can do.
+# Runs the tests that use a Cluster against the masters of docker-compose.yml, which it starts before and removes
+# after, also after a failure. Then runs each fault of the chaos suite that containers can do, once.
 #   scripts/test-compose.sh [MODULE...]      (the tests of these modules alone, and no faults)
 set -eu
 
@@ -11,7 +11,7 @@ if [ $# -gt 0 ]; then
     # So that a module that was renamed is not left out without a word.
     least=$((5 * $#)) modules=$(printf '%s:: ' "$@")
 else
-    # So many were selected when this was written: with fewer, tests have been lost, or are not found.
+    # Number of tests that were selected when this was written. With fewer, tests have been lost, or are not found.
     least=184 modules=
     for file in $(grep -l 'Cluster::start(' tests/real/*.rs); do
         modules="$modules $(basename "$file" .rs)::"

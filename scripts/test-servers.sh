@@ -1,14 +1,14 @@
 #!/bin/sh
 # Runs the container suite on servers of every age, each from the Debian suite that has it, by Compose of both ages.
 #   scripts/test-servers.sh [NAME...]      (redis-6.0, redis-7.0, redis-8.0, valkey-8.1, valkey-9.1, redict-7.3; all by default)
-# Of each it prints a line; what the tests say of failures stands above it. COMPOSE=1 or 2 takes that one for all.
+# It prints a line for each server, below the output of tests that failed. COMPOSE=1 or 2 takes that version for all.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/.."
 cache=target/servers
 
-# name, Debian suite, what its packages and programs are called, Compose
+# name, Debian suite, name in its packages and programs, version of Compose
 servers="redis-6.0 bullseye redis 1
 redis-7.0 bookworm redis 2
 redis-8.0 trixie redis 1

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes sure that Toxiproxy's server is there, and prints the path of its program: what TOXIPROXY names, a `toxiproxy-server`
-# of this machine, or one that is built from the Go module into target/toxiproxy.
+# Makes sure that Toxiproxy's server is there, and prints the path of its program. That is the program that TOXIPROXY names,
+# a `toxiproxy-server` of this machine, or a build of the Go module in target/toxiproxy.
 set -eu
 cd "$(dirname "$0")/.."
 

@@ -70,14 +70,14 @@ const LAYERS: [&[&str]; 10] = [
     ],
 ];
 
-/// Folders of what users of the crate can name, and of what serves other libraries: their files stand on layers of their
-/// own.
+/// Folders of items that users of the crate can name, and of items that serve other libraries. Their files stand on layers
+/// of their own.
 const ROOMS: [&str; 5] = ["lock", "masters", "admin", "values", "interop"];
 
 /// The modules, each with its text: no comments, nothing that only tests are built with.
 type Modules = BTreeMap<String, String>;
 
-/// Which modules a module names.
+/// The modules that each module names.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
 fn read(folder: &Path, module: &str, modules: &mut Modules) {
@@ -116,7 +116,7 @@ fn without_tests(text: &str) -> String {
     product
 }
 
-/// What comes behind each `word` that stands by itself.
+/// The text behind each `word` that stands by itself.
 fn behind<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = &'a str> {
     let by_itself = |at: usize| !text[..at].ends_with(|c: char| c.is_alphanumeric() || "_:".contains(c));
     text.match_indices(word)
@@ -157,7 +157,7 @@ fn parent(module: &str) -> &str {
     module.rsplit_once("::").map_or("crate", |(parent, _)| parent)
 }
 
-/// What a module gives on from those below it: paths by names.
+/// Items that a module re-exports from modules below it: paths by names.
 fn given_on(module: &str, text: &str) -> BTreeMap<String, String> {
     let mut paths = Vec::new();
     for start in ["pub(crate) use ", "pub use "] {
@@ -172,7 +172,7 @@ fn given_on(module: &str, text: &str) -> BTreeMap<String, String> {
     paths.into_iter().map(inner).collect()
 }
 
-/// The module in which the thing is that a path names.
+/// The module that has the item of a path.
 fn home(modules: &Modules, path: &str) -> Option<String> {
     let mut module = path;
     while !modules.contains_key(module) {
@@ -205,7 +205,7 @@ fn imports() -> Imports {
         for tree in behind(text, "\nuse self::") {
             expand(&format!("{module}::"), tree, &mut paths);
         }
-        // Of its own folder, by names alone; what it only gives on is named by whoever takes it.
+        // Modules of its own folder count by names alone. A mere re-export counts for the module that imports it.
         let is_use = |line: &str| {
             ["use ", "pub use ", "pub(crate) use "]
                 .iter()
@@ -320,8 +320,8 @@ fn no_two_types_share_a_name() {
     assert!(homes.is_empty(), "one name for several types: {homes:#?}");
 }
 
-/// Modules that decide without a runtime or a connection: messages, votes, holds, trust in a master. A name stands for what
-/// is in its folder, too.
+/// Modules that decide without a runtime or a connection: messages, votes, holds, trust in a master. A name stands for the
+/// modules in its folder, too.
 const PURE: [&str; 14] = [
     "protocol",
     "acquire::step",

@@ -1,4 +1,4 @@
-//! What the program is asked to do.
+//! Arguments of the program.
 
 use std::num::NonZeroU32;
 
@@ -16,7 +16,7 @@ pub struct Choice {
     pub quick: bool,
     /// Scenarios by their names (`S1`); all when empty.
     pub only: Vec<String>,
-    /// The median over so many, one after the other.
+    /// Number of runs, one after the other, over which medians are taken.
     pub runs: NonZeroU32,
 }
 

@@ -1,4 +1,4 @@
-//! Masters of the bench's own on free loopback ports, and what they say about themselves.
+//! Masters of the bench's own on free loopback ports, and their own figures: commands, script time, processor time, clients.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::support::Server;
 const IN_MEMORY: [&str; 4] = ["--appendonly", "no", "--save", ""];
 /// For the last stragglers of a run.
 const SETTLED_WITHIN: Duration = Duration::from_secs(5);
-/// Keys that are meant to outlast the locks: fences, what clients call themselves, and a master's record.
+/// Keys that are meant to outlast the locks: fences, names of clients, and a master's record.
 const LASTING: [&str; 3] = ["multilock_fence:", "multilock_client:", "multilock_set"];
 
 pub struct Cluster {
@@ -24,7 +24,7 @@ pub struct Cluster {
     observers: Vec<MultiplexedConnection>,
 }
 
-/// What the servers have run, a node, by the command's name.
+/// Number of commands that a node has run, by the command's name.
 #[derive(Clone, Debug, Default)]
 pub struct Commands(BTreeMap<String, f64>);
 
@@ -73,7 +73,7 @@ impl Cluster {
         self.wipe(n).await
     }
 
-    /// Empties the masters, whatever they hold.
+    /// Empties the masters: deletes all their keys.
     pub async fn wipe(&self, n: usize) -> Result<()> {
         for node in self.observers(n) {
             redis::cmd("FLUSHALL").exec_async(&mut node.clone()).await?;
@@ -91,7 +91,7 @@ pub async fn observers(urls: &[String]) -> Result<Vec<MultiplexedConnection>> {
     Ok(observers)
 }
 
-/// The time until so many servers have answered a PING.
+/// Records the time until the needed number of servers have answered a PING.
 pub async fn ping(servers: &[MultiplexedConnection], needed: usize, into: &mut Durations) -> Result<()> {
     let begun = Instant::now();
     let mut answers: FuturesUnordered<_> = servers
@@ -152,12 +152,12 @@ impl Commands {
         self.of("evalsha") + self.of("eval")
     }
 
-    /// With what scripts ran.
+    /// All commands, including the commands that scripts called.
     pub fn all(&self) -> f64 {
         self.0.values().sum()
     }
 
-    /// What a client sent, set-up aside. The servers count what scripts run as well.
+    /// Commands that a client sent, set-up aside. The servers also count the commands that scripts call, so these are left out.
     pub fn sent_by(&self, who: Who) -> f64 {
         let plain = match who {
             Who::Rslock | Who::DistributedLockRedis | Who::Redlock => self.of("set"),
@@ -167,7 +167,7 @@ impl Commands {
     }
 }
 
-/// What a node has spent on scripts, each with the commands that it calls.
+/// Number of scripts that a node has run, and its time for them, with the commands that they call.
 #[derive(Clone, Debug, Default)]
 pub struct ScriptTime {
     pub scripts: f64,

@@ -1,4 +1,4 @@
-//! Everybody in turn, again and again, so that whatever the machine does meanwhile meets all alike.
+//! Contenders in turn, again and again, so that other load on the machine meets all alike.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// The median over the runs, or what is said where there is none.
+    /// The median over the runs, or the word of a broken run.
     pub fn figure(&self, of: impl Fn(&Segment) -> f64) -> Figure {
         if let Some(word) = self.segments.iter().find_map(|segment| segment.broken) {
             return Figure::Word(word.to_owned());
@@ -47,8 +47,8 @@ pub async fn connect_all(who: &[Who], urls: &[String], settings: Settings) -> Re
     Ok(clients)
 }
 
-/// Microseconds that a pair takes and costs while something else is the case, beside the limit's, so that
-/// what the machine does meanwhile falls out of their ratio.
+/// Microseconds of a pair, and of processor time for it, under a condition of the scenario. The limit is measured beside it,
+/// so that other load on the machine cancels out in their ratio.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub struct Beside {
     pub ours: f64,
@@ -78,13 +78,13 @@ impl Beside {
         })
     }
 
-    /// How much longer a pair takes now, beyond what the limit's does.
+    /// Ratio of a pair's time now to its time before, divided by the same ratio of the limit.
     pub fn growth(&self, before: &Self) -> f64 {
         (self.ours / before.ours) / (self.limit / before.limit)
     }
 }
 
-/// Lets every client run in turn: once to warm up, then so often.
+/// Lets every client run in turn: once to warm up, then `repeats` times.
 pub async fn interleaved(
     clients: &[Client],
     repeats: usize,
@@ -104,7 +104,7 @@ pub async fn interleaved(
     }
     for _ in 0..repeats {
         for ((client, runs), last) in clients.iter().zip(&mut runs).zip(&mut last) {
-            // Who hangs once would hang again.
+            // A client that hung once would hang again.
             if last.broken.is_none() {
                 *last = run(client, time).await?;
             }

@@ -1,4 +1,4 @@
-//! Processes of the bench's own, seen from the one that started them.
+//! Worker processes of the bench, seen from the process that started them.
 
 use std::process::Stdio;
 use std::time::Duration;

@@ -1,11 +1,11 @@
-//! Masters that are away: in front of each of the cluster's stands a proxy of the test suite's, which delivers in
-//! each direction what arrives after a fixed time, in order, with no limit to how much is under way.
+//! Masters at a distance. In front of each master of the cluster stands a proxy of the test suite. It delivers the bytes of
+//! each direction in order, each after a fixed time, with no limit to the bytes under way.
 //!
-//! The kernel could do it too (`netem`), but not every kernel has it, and it needs a network namespace and who may
-//! make one. The proxies live in the bench's own process and add something themselves, about a tenth of a
-//! millisecond each way and more on a busy machine; so figures are told in round trips that a PING took through
-//! them in the same run. One thing is not as far away as it would be: a proxy accepts connections at once, which
-//! spares a round trip for the peers that open one for each command.
+//! The kernel could do it too (`netem`). But not every kernel has it, and it needs a network namespace and the permission
+//! to make one. The proxies live in the bench's own process, and add about a tenth of a millisecond each way, more on
+//! a busy machine. So figures are given in round trips that a PING took through the proxies in the same run. One thing is
+//! nearer than it would be: a proxy accepts connections at once. It spares a round trip for the peers that open a
+//! connection for each command.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ impl Distance {
         self.each_way * 2
     }
 
-    /// For a line: what the proxies were told, and the median of what a majority's answers took, in microseconds.
+    /// Figures for a line: the delay of the proxies in milliseconds, and the median time of a majority's answers in microseconds.
     pub async fn told(&self) -> Result<Vec<(&'static str, f64)>> {
         let mut took = Durations::default();
         for _ in 0..PINGS {

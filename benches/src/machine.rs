@@ -1,4 +1,4 @@
-//! Where and with what the figures were taken.
+//! The machine of the figures, and the versions of the crates and servers.
 
 use std::fs;
 use std::process::Command;

@@ -26,7 +26,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use args::Args;
 
-/// For each run: nothing here may go on for ever, whatever hangs.
+/// Time limit of each run: if anything hangs, the bench still ends.
 const AT_MOST: Duration = Duration::from_secs(30 * 60);
 
 fn main() -> ExitCode {

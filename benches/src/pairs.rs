@@ -18,7 +18,7 @@ pub fn fresh_name() -> String {
     format!("bench-{:08}", NAMES.fetch_add(1, Ordering::Relaxed))
 }
 
-/// What one run of pairs took.
+/// Latencies and times of one run of pairs.
 #[derive(Clone, Debug, Default)]
 pub struct Segment {
     pub latency: Durations,
@@ -47,7 +47,7 @@ impl Segment {
     }
 }
 
-/// One task for so long; the time that no pair may exceed turns a hang into a figure.
+/// One task for `time`. A pair that takes longer than `at_most` counts as a hang, so that a hang becomes a figure.
 pub async fn one_task(client: &Client, time: Duration, at_most: Duration) -> Result<Segment> {
     let client = client.clone();
     // On a worker thread of the runtime, as a service's tasks are.
@@ -79,7 +79,7 @@ pub async fn one_task(client: &Client, time: Duration, at_most: Duration) -> Res
     .await?
 }
 
-/// Many tasks at once for so long.
+/// Many tasks at once for `time`.
 pub async fn many_tasks(client: &Client, tasks: usize, time: Duration) -> Result<Segment> {
     let mut running = JoinSet::new();
     let (begun, cpu) = (Instant::now(), usage::cpu());

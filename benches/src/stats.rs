@@ -1,4 +1,4 @@
-//! Durations and what is told of them.
+//! Durations and their statistics.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ pub struct Durations(Histogram<u64>);
 
 impl Default for Durations {
     fn default() -> Self {
-        // Three digits; grows with what it is given.
+        // Three digits; the range grows with the values.
         Self(Histogram::new(3).expect("three digits are allowed"))
     }
 }

@@ -17,7 +17,7 @@ use crate::stats::{Durations, median};
 pub struct Summary {
     pub machine: Machine,
     pub quick: bool,
-    /// Each figure is the median over so many.
+    /// Number of runs. Each figure is the median over them.
     #[serde(default = "one")]
     pub runs: usize,
     /// All of them together.
@@ -40,7 +40,7 @@ pub struct Line {
 #[serde(untagged)]
 pub enum Figure {
     Number(f64),
-    /// What is said where there is no number: `hangs`, `fails`.
+    /// Word in place of a number: `hangs`, `fails`.
     Word(String),
 }
 
@@ -139,7 +139,7 @@ impl Line {
 }
 
 impl Distribution {
-    /// What another run recorded, as if it had been one.
+    /// Adds the records of another run, as if both had been one run.
     fn add(&mut self, other: &Self) {
         let mut counts: BTreeMap<u64, u64> = self.histogram.iter().copied().collect();
         for (bucket, count) in &other.histogram {
@@ -228,9 +228,9 @@ impl fmt::Display for Figure {
 }
 
 impl Summary {
-    /// Of several runs, the machine as it was before the first. A line or a figure that not every run has is the
-    /// median over those that have it; what most of them have a word for is that word. A ratio is the median of
-    /// their ratios, not the ratio of medians: its two halves were taken side by side.
+    /// Summary of several runs, with the machine as it was before the first. If some runs lack a line or a figure, the median
+    /// is over the other runs. If most runs have a word for a figure, the figure is that word. A ratio is the median of the
+    /// ratios, not the ratio of medians: its two halves were taken side by side.
     pub fn median(runs: &[Self]) -> Self {
         let mut all = Self {
             machine: runs[0].machine.clone(),
@@ -301,7 +301,7 @@ impl Summary {
     }
 }
 
-/// What a summary of before has not said.
+/// Number of runs in an older summary, which does not store it.
 fn one() -> usize {
     1
 }

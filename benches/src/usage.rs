@@ -1,4 +1,4 @@
-//! What this process has used.
+//! Processor time and memory of this process.
 
 use std::time::Duration;
 

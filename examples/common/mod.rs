@@ -2,7 +2,7 @@
 
 use multilock::{ConnectError, InvalidInput, Masters, MastersBuilder, Quarantine};
 
-/// Those that the environment names (`MULTILOCK_NODES=url,url,...`), else those of `make cluster-up`.
+/// Connects to the masters that the environment names (`MULTILOCK_NODES=url,url,...`), else to those of `make cluster-up`.
 #[allow(dead_code, reason = "an example that sets an option takes the builder")]
 pub(crate) async fn connect() -> Result<Masters, ConnectError> {
     builder()?.connect().await

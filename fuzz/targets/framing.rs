@@ -35,7 +35,7 @@ fuzz_target!(|bytes: &[u8]| {
         Err(why) if why.starts_with("no length") => {}
         _ => assert!(reference.is_err(), "a reply that is not seen: {rest:?}"),
     }
-    // What is refused or not all there was so, or not all there, before its last byte came.
+    // Without its last byte, an incomplete reply is still incomplete, and refused bytes are refused or incomplete.
     if let Some(cut) = rest.len().checked_sub(1) {
         let before = first_reply(&rest[..cut]);
         match first_reply(rest) {

@@ -1,4 +1,4 @@
-//! What masters answer, as it is understood: of bytes as they come, and of values of any form.
+//! Replies of masters as the crate understands them: from bytes as they come, and from values of any form.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -44,7 +44,7 @@ fuzz_target!(|text: &str| {
     let mut line = || lines.next().unwrap_or_default();
     let (shape, user, host) = (line(), line(), line());
     let (before, after) = (line(), line());
-    // What comes after an `@` is the host, in whatever it was meant as.
+    // The text after an `@` counts as the host, so the part before the password has no `@`.
     let password = format!("{}{PASSWORD}{after}", before.replace('@', ""));
     let nodes = urls(shape, user, &password, host);
     let others: Vec<&str> = lines.collect();

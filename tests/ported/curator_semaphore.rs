@@ -72,7 +72,7 @@ async fn test_threaded_lease_increase() {
     assert!(both.0.is_ok() && both.1.is_ok(), "{both:?}");
 }
 
-/// `testClientClose`: a client that is closed gives back what it has.
+/// `testClientClose`: a client that is closed releases its permits.
 #[tokio::test(start_paused = true)]
 async fn test_client_close() {
     let cluster = Cluster::new(3);

@@ -40,7 +40,7 @@ impl Latch {
         self.terms.borrow().len()
     }
 
-    /// Number of terms whose end was told.
+    /// Number of terms with an end that was told.
     pub(crate) fn lost(&self) -> usize {
         let is_told = |term: &&Leadership| term.cancellation_token().is_cancelled();
         self.terms.borrow().iter().filter(is_told).count()

@@ -80,7 +80,7 @@ async fn foreign_channels(server: &Server) -> Vec<String> {
         .collect()
 }
 
-/// Connections to a server, without the one that asks, and the number of those that subscribe.
+/// Connections to a server, without the asking one, and the number of subscribed connections.
 async fn connections(server: &Server) -> (usize, usize) {
     let list: String = redis::from_redis_value(server.command(&["CLIENT", "LIST"]).await).expect("a list");
     let ours: Vec<&str> = list.lines().filter(|line| !line.contains("cmd=client")).collect();

@@ -55,7 +55,7 @@ impl Actor {
         }
     }
 
-    /// Acts until `end`, and then gives up what it has.
+    /// Acts until `end`, and then gives up its guards.
     pub(crate) async fn act(mut self, end: Instant) {
         match self.seat.plan.pace {
             Pace::Steady(most) => {
@@ -214,7 +214,7 @@ impl Actor {
         (Lock::of(lock, kind), names, terms, text)
     }
 
-    /// What a lock is to be for; on names that are held already, mostly what its owner may enter for.
+    /// Draws the kind of a lock. On names that the actor holds already, it is mostly a kind that their owner may enter.
     fn a_kind(&mut self, again: bool) -> LockKind {
         let (plan, rng) = (&self.seat.plan, &mut self.rng);
         let drawn = self.world.plan.kinds.draw(plan.reading, rng);
@@ -331,7 +331,7 @@ impl Actor {
         }
     }
 
-    /// What a lock's verb answered; `None` when it was dropped.
+    /// Takes in the answer of a lock's verb, which is `None` if the call was dropped.
     fn take(&mut self, terms: Terms, names: &[String], answer: Option<Result<Guard, LockError>>) {
         let client = self.seat.place;
         match answer {
@@ -351,7 +351,7 @@ impl Actor {
         }
     }
 
-    /// Takes what the other tasks of the client want too, mostly for a moment.
+    /// Takes the lock that the other tasks of the client want, too, mostly for a moment.
     async fn share(&mut self, alike: Alike) {
         let plan = &self.seat.plan;
         let names = &self.world.plan.names[..alike.names];

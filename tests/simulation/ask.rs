@@ -11,7 +11,7 @@ use crate::guard::{Lock, LockKind};
 use crate::history::Kind;
 use crate::world::{Mine, Terms, World};
 
-/// What the lock is asked for with.
+/// Options of one request for a lock.
 #[derive(Clone, Copy)]
 pub(crate) struct Ask<'a> {
     names: &'static [&'static str],
@@ -105,7 +105,7 @@ impl<'a> Ask<'a> {
         Self { at_least, ..self }
     }
 
-    /// The caller loses patience, and drops what it awaits.
+    /// The caller loses patience, and drops the call after this time.
     pub(crate) fn dropped_after(self, after: Duration) -> Self {
         Self {
             dropped_after: Some(after),
@@ -174,7 +174,7 @@ impl<'a> Ask<'a> {
     }
 }
 
-/// Unlocks, where there is something to unlock; what came of it.
+/// Unlocks the guard, if there is one. Returns the result of unlocking.
 pub(crate) async fn leave(
     world: &Arc<World>,
     client: usize,
@@ -189,7 +189,7 @@ pub(crate) async fn leave(
     Some(unlocked)
 }
 
-/// Takes a name away from whoever holds it.
+/// Takes a name away from its holders.
 pub(crate) async fn force(world: &World, seat: &Seat, name: &str) {
     let op = world.next_op();
     let client = Some(seat.place);

@@ -1,12 +1,13 @@
-//! The calls of a record, as the linearizability checker wants them: what was invoked, what returned, what was never known.
+//! Calls of a record in the form that the linearizability checker wants: their invocations, returns and unknown
+//! outcomes.
 //!
-//! A moment is a place in the record, so that no two events have the same. An owner is a hold. Holds that read
-//! are left out, as none of the models has readers; a hold that was granted to write stays one until its end, since
-//! no other writer may come in before.
+//! A moment is a place in the record, so no two events have the same moment. An owner is a hold. Holds that read are
+//! left out, because none of the models has readers. A hold that was granted to write counts as a write hold until its
+//! end, since no other writer may get the lock before.
 //!
-//! A hold ends in one of two ways. Its last guard is given up while validity is left: that is a release. Or nobody saw it
-//! valid after some moment: then it expires at an unknown moment after that one. An operator who forces a holder out, and
-//! faults under which locks do not exclude each other, bring that moment forward.
+//! A hold ends in one of two ways. If its last guard is given up while validity is left, it is released. If nobody saw
+//! it valid after some moment, it expires at an unknown moment after that one. An operator that forces a holder out
+//! brings that moment forward. So do faults under which locks do not exclude each other.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use crate::guard::LockKind;
 use crate::history::{HoldFacts, HoldId, Kind};
 use crate::properties::Case;
 
-/// What is known of one hold, in places of the record.
+/// Known facts of one hold, as places in the record.
 #[derive(Debug, Default)]
 struct Life {
     /// Invocation, return and token of each grant and re-entry.
@@ -56,7 +57,7 @@ pub(crate) fn of(case: &Case<'_>) -> Log {
         }
         let forced = forced.get(facts.owner.as_str()).copied();
         let (begun, granted, _) = life.entries[0];
-        // Who was forced out may still be granted late, beside others.
+        // A holder that was forced out may still be granted late, beside other holders.
         if forced.is_some_and(|at| at < granted) {
             continue;
         }

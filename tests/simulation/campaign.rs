@@ -1,4 +1,4 @@
-//! Many runs: how many, which, on how many threads, and what is told of them.
+//! Many runs: their number, their seeds, their threads, and the report about them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -26,7 +26,7 @@ pub(crate) fn number(name: &str) -> Option<u64> {
     )
 }
 
-/// What came of a campaign.
+/// Result of a campaign.
 #[derive(Debug, Default)]
 pub(crate) struct Summary {
     pub(crate) runs: u64,
@@ -34,7 +34,7 @@ pub(crate) struct Summary {
     /// How often holds were passed on inside a process.
     pub(crate) passed: usize,
     pub(crate) violations: usize,
-    /// What the linearizability checker had to judge.
+    /// Number of histories and of calls that the linearizability checker judged.
     pub(crate) linearizable: Figures,
     pub(crate) report: String,
     /// By the property that does not hold: the first seed that showed it, and how many did.
@@ -43,7 +43,7 @@ pub(crate) struct Summary {
     passing: BTreeMap<Class, (u64, u64)>,
 }
 
-/// Runs so many seeds, or the one that the environment names.
+/// Runs the default number of seeds, unless the environment names another number, or a single seed.
 pub(crate) fn campaign(default_runs: u64) -> Summary {
     let (first, runs) = match number("SIM_SEED") {
         Some(seed) => (seed, 1),
@@ -111,7 +111,7 @@ pub(crate) fn campaign(default_runs: u64) -> Summary {
 
 type Failure = (Vec<Violation>, String);
 
-/// What came of one schedule.
+/// Result of one schedule.
 struct Judged {
     class: Class,
     time: Duration,
@@ -175,8 +175,8 @@ fn repeat(seed: u64) -> String {
     )
 }
 
-/// Of so many schedules of a class, one in [`PASSING`] at the least passes a hold on. In many, tasks of one client want
-/// to read, and who reads passes nothing on.
+/// From this number of schedules of a class on, at least one in [`PASSING`] hands a hold on. In many schedules, tasks
+/// of one client want to read, and readers hand nothing on.
 const MANY: u64 = 200;
 const PASSING: u64 = 6;
 

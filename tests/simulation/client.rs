@@ -1,4 +1,4 @@
-//! A client of the masters, as a process is one; it may end and begin anew.
+//! A client of the masters, which stands for a process. It may end and start again.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -52,7 +52,7 @@ impl Seat {
         Self::sit(world, place, terms, rng).await
     }
 
-    /// As [`take`](Self::take), with nothing left to chance but what `rng` draws.
+    /// As [`take`](Self::take), with the given terms. Only the draws of `rng` are random.
     pub(crate) async fn sit(world: &Arc<World>, place: usize, terms: Client, mut rng: StdRng) -> Arc<Self> {
         let plan = world.plan.client(place);
         let terms = terms.masters(&plan.masters);

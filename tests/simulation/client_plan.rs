@@ -1,4 +1,4 @@
-//! What one client of a run is like: its configuration, and how its tasks go about their work.
+//! Plan of one client of a run: its configuration, and the way in which its tasks work.
 
 use std::time::Duration;
 
@@ -31,14 +31,14 @@ pub(crate) struct ClientPlan {
     pub(crate) tasks: usize,
     /// The share of its call sites that read, where others write.
     pub(crate) reading: f64,
-    /// What its tasks want mostly, where they all want the same.
+    /// Lock that its tasks want most of the time, if they all want the same one.
     pub(crate) alike: Option<Alike>,
 }
 
-/// Terms that tasks have in common, for the builder's lease: what one of them leaves may pass to the next.
+/// Terms that tasks have in common, for the builder's lease. A grant that one task leaves may be handed on to the next.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Alike {
-    /// So many names, the first ones of the run.
+    /// Number of names, counted from the first name of the run.
     pub(crate) names: usize,
     pub(crate) kind: LockKind,
     pub(crate) policy: Policy,
@@ -60,11 +60,11 @@ pub(crate) enum Policies {
 /// When its tasks do something.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Pace {
-    /// Again and again, at most so many milliseconds apart.
+    /// They act again and again, with pauses of at most the given milliseconds.
     Steady(u64),
-    /// Some things at once, and nothing for up to so many milliseconds.
+    /// They act several times at once, and then pause for at most the given milliseconds.
     Bursts(u64),
-    /// They come once, and leave when they have what they came for.
+    /// They come once, take one lock, and leave after they have given it up.
     Once,
 }
 
@@ -77,7 +77,7 @@ impl ClientPlan {
         }
     }
 
-    /// One that is like every other.
+    /// Plan of an ordinary client, on the terms of the run.
     pub(crate) fn plain(plan: &Plan) -> Self {
         Self {
             lease: plan.lease,

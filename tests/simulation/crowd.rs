@@ -14,7 +14,7 @@ use crate::history::Kind;
 use crate::plan::ms_of;
 use crate::world::World;
 
-/// What their names begin with. Nobody else asks for them, and single calls for them are not recorded.
+/// Prefix of the names of these locks. No other task asks for them, and single calls for them are not recorded.
 pub(crate) const PREFIX: &str = "many-";
 
 /// Asked for at once.
@@ -22,7 +22,7 @@ const AT_ONCE: usize = 500;
 /// For each.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// Takes so many locks, or as many as there are to be had; its guards.
+/// Takes `count` locks, or as many of them as it can get. Returns their guards.
 pub(crate) async fn take(world: &World, seat: &Seat, count: usize) -> Vec<MultiLockGuard> {
     let masters = seat.masters();
     let mut guards = Vec::with_capacity(count);

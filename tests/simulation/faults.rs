@@ -1,4 +1,4 @@
-//! What strikes the masters, at random, and how it ends.
+//! Faults that strike the masters at random, and their ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,8 +70,8 @@ const ERRORS: [&str; 6] = [
     "OOM command not allowed when used memory > 'maxmemory'.",
 ];
 
-/// By how many milliseconds one master's clock slips in all: what a lease of 200 ms has as drift, less what
-/// masters round off.
+/// Longest time in milliseconds by which one master's clock slips in all. It is the drift of a lease of 200 ms, less
+/// the rounding of masters.
 const MOST_SLIPPED: u64 = 3;
 
 /// How long requests and replies take, while nothing makes a master slower.
@@ -104,7 +104,7 @@ pub(crate) async fn strike(world: Arc<World>, mut rng: StdRng, end: Instant) {
         match draw(&world.plan, &mut rng) {
             Fault::Sudden(Blow::ClockSlips(time)) => {
                 slipped[struck] += time;
-                // What comes on top may be more than the shortest lease has as drift.
+                // A longer slip in all may exceed the drift of the shortest lease.
                 if slipped[struck] <= MOST_SLIPPED {
                     deal(&world, struck, Blow::ClockSlips(time)).await;
                 }
@@ -130,7 +130,7 @@ pub(crate) async fn strike(world: Arc<World>, mut rng: StdRng, end: Instant) {
     heal(&world);
 }
 
-/// What holds for the whole of a run; how far the masters are.
+/// Sets up the conditions of the whole run. Returns the distances of the masters.
 fn prepare(world: &World, rng: &mut StdRng) -> Usual {
     let class = world.plan.class;
     let far = rng.random_bool(0.5);
@@ -156,7 +156,7 @@ fn prepare(world: &World, rng: &mut StdRng) -> Usual {
     near
 }
 
-/// How far the masters are, with those that are late at the moment.
+/// Distances of the masters, with the delays of the masters that are late at the moment.
 fn usual_now(world: &World, near: &Usual) -> Usual {
     let now = world.history.now();
     let late = world.plan.late.as_ref();
@@ -349,7 +349,7 @@ async fn deal(world: &World, place: usize, blow: Blow) {
                 master.evict(name);
             }
         }
-        // What ails the old server goes with it, and it never comes back.
+        // The troubles of the old server go with it, and it never comes back.
         Blow::Replace => master.change_places(Cluster::new(1).master(0)),
         Blow::DeleteRecord => {
             evict("multilock_set".to_owned());

@@ -1,4 +1,4 @@
-//! Locks and guards of every kind, as one type each: what a schedule asks for is drawn when it runs.
+//! Locks and guards of every kind, as one type each, because a schedule draws the kind of its locks when it runs.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use multilock::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// What a lock is asked for.
+/// Kind of a lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum LockKind {
     #[default]
@@ -24,11 +24,11 @@ pub(crate) enum Lock {
     Shared(MultiLock<Shared>),
 }
 
-/// What it gives.
+/// Guard that a [`Lock`] gives.
 #[derive(Debug)]
 pub(crate) enum Guard {
     Exclusive(MultiLockGuard),
-    /// One that cannot be downgraded: it reads, or is of a set.
+    /// A guard that cannot be downgraded, because it reads or belongs to a set.
     Other(MultiLockGuard<Either>),
 }
 

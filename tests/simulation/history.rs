@@ -1,4 +1,4 @@
-//! What happened in a run, in the order in which it happened. Properties are judged on this alone.
+//! Events of a run, in the order in which they happened. Properties are judged by this record alone.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -16,19 +16,19 @@ pub(crate) const MOST_EVENTS: usize = 50_000;
 /// A hold, counted from 0 in the order in which holds were first seen.
 pub(crate) type HoldId = usize;
 
-/// What is known of a hold from its grant on.
+/// Facts of a hold that are known from its grant on.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct HoldFacts {
     pub(crate) client: usize,
     /// The owner, shortened as the crate shows it.
     pub(crate) owner: String,
     pub(crate) names: Vec<String>,
-    /// What it was granted for.
+    /// Kind for which it was granted.
     pub(crate) kind: LockKind,
     pub(crate) needed: usize,
     pub(crate) token: u64,
-    /// Where the acquisition began in the history that gave it; of one that was passed on, that which the masters
-    /// granted.
+    /// Place in the history at which its acquisition began. For a hold that was handed on, that is the acquisition that
+    /// the masters granted.
     pub(crate) began: usize,
 }
 
@@ -36,11 +36,11 @@ pub(crate) struct HoldFacts {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Sight {
     pub(crate) hold: HoldId,
-    /// What it is now.
+    /// Kind that it has now.
     pub(crate) kind: LockKind,
     pub(crate) validity: Duration,
     pub(crate) signalled: bool,
-    /// What the guard says, and how many guards were given out and not taken back.
+    /// Hold count of the guard, and number of guards that were given out and not taken back.
     pub(crate) count: u64,
     pub(crate) expected: u64,
     /// Masters that answered last that they do not keep the hold.
@@ -51,7 +51,7 @@ pub(crate) struct Sight {
     pub(crate) on: usize,
 }
 
-/// What a master keeps under one name.
+/// Data that a master keeps under one name.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Stored {
     pub(crate) name: String,
@@ -59,7 +59,7 @@ pub(crate) struct Stored {
     pub(crate) owners: Vec<String>,
     /// Of a read/write lock.
     pub(crate) mode: Option<String>,
-    /// Who reads it, when the key ends that keeps them, and when its name tells that the last of them ends.
+    /// Its readers, the end of the key that lists them, and the end of the last reader as the name itself gives it.
     pub(crate) readers: Vec<Reader>,
     pub(crate) readers_end: Option<Duration>,
     pub(crate) told: Option<Duration>,
@@ -68,20 +68,20 @@ pub(crate) struct Stored {
     pub(crate) fence: Option<u64>,
 }
 
-/// One that reads, and when its lease ends, since the run began.
+/// A reader, and the end of its lease, counted from the beginning of the run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Reader {
     pub(crate) owner: String,
     pub(crate) ends: Duration,
 }
 
-/// As whom an acquire asked, and how the queues of its names were right before.
+/// Waiter for which an acquire asked, and the state of the queues of its names right before.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Asked {
     /// Nothing for a try.
     pub(crate) waiter: Option<String>,
     pub(crate) ticket: u64,
-    /// Somebody whose ticket counts and is smaller.
+    /// A waiter with a smaller ticket that counts.
     pub(crate) ahead: Option<String>,
     pub(crate) granted: bool,
 }
@@ -89,7 +89,7 @@ pub(crate) struct Asked {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Kind {
     Phase(&'static str),
-    /// A fault begins or ends. With the masters whose lock keys and fence keys it takes.
+    /// Begin or end of a fault, with the masters that lose lock keys and fence keys by it.
     Fault {
         what: String,
         forgets: Vec<usize>,
@@ -119,7 +119,7 @@ pub(crate) enum Kind {
         op: usize,
         hold: HoldId,
         again: bool,
-        /// What was asked for.
+        /// Kind that was requested.
         kind: LockKind,
         /// The acquisition's own terms.
         min_validity: Duration,
@@ -137,7 +137,7 @@ pub(crate) enum Kind {
     Cancelled {
         op: usize,
     },
-    /// The last guard of a hold that writes is about to let in those who read.
+    /// The last guard of a hold that writes is about to let readers in.
     Downgraded {
         hold: HoldId,
     },
@@ -148,7 +148,7 @@ pub(crate) enum Kind {
         last: bool,
         left: Duration,
     },
-    /// The body to which a guard was lent has ended. Nothing is left of one that was dropped.
+    /// The body to which a guard was lent has ended. `left` is zero if the body was dropped.
     Returned {
         hold: HoldId,
         left: Duration,
@@ -197,7 +197,7 @@ pub(crate) enum Kind {
         reply: String,
         /// The answer was an error.
         failed: bool,
-        /// What the master's clock showed, in microseconds.
+        /// Time of the master's clock, in microseconds.
         clock_us: u64,
         /// Of an acquire that minds the queues.
         asked: Option<Asked>,
@@ -205,12 +205,12 @@ pub(crate) enum Kind {
         keeps_out: Duration,
         after: Vec<Stored>,
     },
-    /// Whoever had to get a lock within a time after all faults had ended.
+    /// Result for a client that had to get a lock within a time after all faults had ended.
     Progress {
         name: String,
         error: Option<String>,
     },
-    /// What is found where nothing should be.
+    /// Things that were found where nothing should be.
     Left {
         when: &'static str,
         what: Vec<String>,
@@ -259,7 +259,7 @@ impl History {
         self.begun.elapsed()
     }
 
-    /// Writes down what happens now; where.
+    /// Writes down an event that happens now. Returns its place.
     pub(crate) fn note(&self, client: Option<usize>, kind: Kind) -> usize {
         let at = self.now();
         self.with(|record| {
@@ -271,8 +271,8 @@ impl History {
         })
     }
 
-    /// The hold that an owner field stands for now, and whether it was known; made known at its first sight. Behind
-    /// one that is not out any more, the field has passed on to another.
+    /// The hold that an owner field stands for now, and whether it was known. An unknown hold is recorded. If the known
+    /// hold is not out any more, the field has been handed on to another hold.
     pub(crate) fn hold(
         &self,
         owner: &str,
@@ -308,8 +308,8 @@ pub(crate) fn shortened(field: &str) -> String {
 }
 
 impl Record {
-    /// How often a hold was passed on inside a process: what the masters keep has stood for another one before. But for
-    /// the opening, in which that is the rule.
+    /// Number of holds that were handed on inside a process: their owner field has stood for another hold before. The
+    /// opening does not count, because hand-offs are the rule there.
     pub(crate) fn passes(&self) -> usize {
         let is_over = |event: &Event| event.kind == Kind::Phase(OPENED);
         let opened = self.events.iter().position(is_over).unwrap_or(0);
@@ -318,7 +318,7 @@ impl Record {
         holds().count() - owners.len()
     }
 
-    /// Under whom keys were deleted.
+    /// Owners of the keys that were deleted.
     pub(crate) fn deleted(&self) -> BTreeSet<String> {
         let owners = self.events.iter().filter_map(|event| match &event.kind {
             Kind::Deleted { owners, .. } => Some(owners.iter().cloned()),

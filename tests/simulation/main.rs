@@ -28,8 +28,8 @@ mod sweeps;
 mod tap;
 mod world;
 
-/// Random schedules of each class: whatever strikes, what is promised holds. With the sweeps, several thousand
-/// schedules; `make sim` runs as many more as are asked for.
+/// Random schedules of each class: its promises hold under all of its faults. With the sweeps, these are several
+/// thousand schedules. `make sim` runs as many as are requested.
 #[test]
 fn random_schedules() {
     let summary = campaign::campaign(500);
@@ -58,7 +58,7 @@ fn mutants_apply() {
     mutants::all_apply();
 }
 
-/// They are built from a copy of what they need.
+/// The files that the simulation needs are a package on their own. Mutants are built from a copy of them.
 #[test]
 fn mutants_have_a_package() {
     mutants::tree_is_a_package();

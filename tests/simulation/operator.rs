@@ -1,4 +1,4 @@
-//! An operator, who looks at the locks and takes them away from their holders at any moment.
+//! An operator that looks at the locks and takes them away from their holders at any moment.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What is known of a hold that somebody has a guard of.
+//! Known facts about a hold with guards that are out.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -17,7 +17,7 @@ struct Entered {
     renews: bool,
 }
 
-/// What was known of a guard that is taken in for a moment.
+/// Known facts about a guard that is taken in for a moment.
 #[derive(Clone, Copy)]
 pub(crate) struct Known {
     is_exclusive: bool,
@@ -27,7 +27,7 @@ pub(crate) struct Known {
 /// A hold while anybody has a guard of it, and after that where its names are kept.
 #[derive(Default)]
 pub(crate) struct Out {
-    /// What it was granted for.
+    /// Kind for which it was granted.
     pub(crate) kind: LockKind,
     guards: Vec<Entered>,
     /// Guards that are in although nobody has them: leaked, or lent to a body; and how many of these are exclusive.
@@ -62,13 +62,13 @@ impl Out {
         Known { is_exclusive, renews }
     }
 
-    /// One that nobody has is in.
+    /// Counts one more guard that no task has.
     pub(crate) fn lend(&mut self, kind: LockKind) {
         self.unseen += 1;
         self.unseen_exclusive += u64::from(kind != LockKind::Read);
     }
 
-    /// One that nobody has any more stays in.
+    /// Goes on counting a guard that no task has any more.
     pub(crate) fn keep(&mut self, known: Known) {
         self.unseen += 1;
         self.unseen_exclusive += u64::from(known.is_exclusive);
@@ -110,7 +110,7 @@ impl Out {
         self.guards.iter().any(renews)
     }
 
-    /// What it is now: one that was to write is held to read once nobody in it writes.
+    /// Kind that it has now. A hold that was granted to write only reads once none of its guards writes.
     pub(crate) fn kind_now(&self) -> LockKind {
         let writes = self.unseen_exclusive > 0 || self.guards.iter().any(|entered| entered.is_exclusive);
         match self.kind {

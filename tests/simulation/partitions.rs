@@ -48,7 +48,7 @@ pub(crate) async fn turn(world: Arc<World>, mut rng: StdRng, end: Instant) {
     note(&world, "all clients see all masters".to_owned());
 }
 
-/// Cuts and heals, until clients see what they are to see.
+/// Cuts and heals connections, until each client sees exactly its masters.
 fn draw_lines(world: &World, sees: impl Fn(usize, usize) -> bool) {
     for (client, network) in world.networks.iter().enumerate() {
         for master in 0..world.plan.nodes {

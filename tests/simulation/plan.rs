@@ -1,4 +1,4 @@
-//! What a seed stands for: the class of the schedule, its size and its terms.
+//! Plan that a seed stands for: the class of the schedule, its size and its terms.
 
 use std::time::Duration;
 
@@ -9,20 +9,20 @@ use rand::{RngExt, SeedableRng};
 use crate::client_plan::ClientPlan;
 use crate::guard::LockKind;
 
-/// Which faults strike, and so what is promised.
+/// Faults that strike, and with them the promises that hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
     /// Slow networks and contention only.
     Calm,
-    /// Masters stop, break off and complain, and keep what they acknowledged.
+    /// Masters stop, break connections and answer with errors, and keep all data that they acknowledged.
     Durable,
     /// Masters come back empty, and are in quarantine.
     Forgetful,
-    /// What was on its way over a broken connection is executed later.
+    /// Requests that were under way over a broken connection are executed later.
     Stale,
     /// Operators take names away by force.
     Forced,
-    /// Outside of what locks can bear: masters forget unnoticed, wall clocks are hours off.
+    /// Faults beyond the tolerance of locks: masters forget unnoticed, hosts stop, and clocks step.
     Reckless,
 }
 
@@ -66,7 +66,7 @@ impl Kinds {
         all[turn % all.len()]
     }
 
-    /// One for a call site of which such a share reads.
+    /// Draws the kind for a call site. `reading` is the share of call sites that read.
     pub(crate) fn draw(self, reading: f64, rng: &mut StdRng) -> LockKind {
         match self {
             Self::Plain => LockKind::Plain,
@@ -86,7 +86,7 @@ pub(crate) struct Plan {
     pub(crate) clients: usize,
     pub(crate) names: Vec<&'static str>,
     pub(crate) kinds: Kinds,
-    /// The terms of a client of which nothing else is said below.
+    /// Terms of each client without a plan of its own in `each`: from here to `node_timeout`.
     pub(crate) lease: Duration,
     /// The longest lease of anybody.
     pub(crate) max_lease: Duration,
@@ -96,7 +96,7 @@ pub(crate) struct Plan {
     pub(crate) length: Duration,
     /// How often an operator does something, in milliseconds at the most between; never without.
     pub(crate) operator: Option<u64>,
-    /// What the tasks of its clients do first.
+    /// First work of the tasks of its clients.
     pub(crate) opening: Option<Opening>,
     /// How many locks one client has beside the others.
     pub(crate) crowd: Option<Crowd>,
@@ -119,7 +119,7 @@ pub(crate) const fn ms(milliseconds: u64) -> Duration {
 /// Tasks of all clients that want one name, at first while some of the masters are out of reach of some clients.
 #[derive(Clone, Debug)]
 pub(crate) struct Opening {
-    /// Masters whose clocks these clients know in the first moment; the others are out of their reach.
+    /// Masters with clocks that these clients know in the first moment. The other masters are out of their reach.
     pub(crate) known: Vec<usize>,
     pub(crate) clients: Vec<usize>,
     /// For so long.
@@ -157,9 +157,9 @@ pub(crate) enum Crowd {
     AtTheEnd(usize),
 }
 
-/// One schedule of so many has them.
+/// One schedule of this number has such a crowd.
 const CROWDED: u64 = 997;
-/// How many.
+/// Number of its locks.
 const CROWD: usize = 10_000;
 
 /// Masters that are alive and late: around the time at which clients cease to wait for them, and above.
@@ -217,7 +217,7 @@ impl Plan {
         };
         let all = ["a", "b", "c", "d"];
         let names = rng.random_range(1..=4);
-        // Drawn apart, as much else depends on what is drawn next.
+        // Drawn from a generator of its own, because much else depends on the next draws of the other.
         let mut rng_kinds = StdRng::seed_from_u64(seed ^ 0x4b49_4e44);
         let drawn = [Kinds::Plain, Kinds::ReadWrite, Kinds::ReadWrite, Kinds::Mixed];
         let kinds = pick(&mut rng_kinds, &drawn);
@@ -245,7 +245,7 @@ impl Plan {
         let mut rng_opening = StdRng::seed_from_u64(seed ^ 0x000f_1257);
         if rng_opening.random_bool(0.125) {
             plan.opening = Some(Opening::draw(&plan, &mut rng_opening));
-            // Tickets tell who came first where clients read the same from the masters' clocks.
+            // Tickets follow the order of arrival only if clients read the same time from the masters' clocks.
             plan.skew = Duration::ZERO;
         }
         plan.each = (0..plan.clients)
@@ -266,7 +266,7 @@ impl Plan {
         for client in &mut plan.each {
             client.fence(is_fenced);
         }
-        // Whoever is forced out has no promise left where there was none before.
+        // A force takes promises away from its holder. Under reckless faults a holder has none, so no operator acts.
         if class == Class::Forced || class.keeps_assumptions() && rng.random_bool(0.25) {
             plan.operator = Some(pick(&mut rng, &[150, 600, 2000]));
         }
@@ -294,7 +294,7 @@ impl Plan {
         each.chain([self.node_timeout]).max().expect("one at the least")
     }
 
-    /// What one client is like.
+    /// Plan of one client.
     pub(crate) fn client(&self, place: usize) -> ClientPlan {
         let own = self.each.get(place).cloned();
         own.unwrap_or_else(|| ClientPlan::plain(self))

@@ -1,4 +1,5 @@
-//! One run: faults and actors at random, then peace, then the end; and what must hold throughout.
+//! One run: faults and actors at random, then peace, then the end. It includes the conditions that must hold
+//! throughout.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -133,11 +134,11 @@ fn orphans(world: &Arc<World>, seats: &[Arc<Seat>]) -> Vec<(usize, String, Strin
     orphans
 }
 
-/// Everything works again: nothing may be left of what was given up, and everyone gets everything.
+/// Everything works again. Nothing may be left of locks that were given up, and every client gets every name.
 async fn peace(world: &Arc<World>, seats: &[Arc<Seat>]) {
     let plan = &world.plan;
     phase(world, "peace");
-    // Time to notice, to connect again and to send what is owed.
+    // Time for clients to notice, to connect again and to send pending releases.
     sleep(Duration::from_secs(3)).await;
     let mut orphans = orphans(world, seats);
     if !orphans.is_empty() {
@@ -193,7 +194,7 @@ async fn peace(world: &Arc<World>, seats: &[Arc<Seat>]) {
     left(world, "as subscriptions while nobody waits", others);
     idle(world, "to do while nobody wants anything").await;
     if plan.class == Class::Calm {
-        // A client that takes a memory for wiped introduces itself anew.
+        // A client that takes a memory for wiped introduces itself again.
         let masters = world.cluster.iter().enumerate();
         let doubted = masters.filter(|(_, master)| master.executed().contains_key("introduce"));
         left(
@@ -210,7 +211,7 @@ async fn peace(world: &Arc<World>, seats: &[Arc<Seat>]) {
 /// For so long a waiter's ticket counts after it has asked (`lua/queue.lua`).
 const TICKET: Duration = Duration::from_secs(15);
 
-/// Nobody wants anything, so nobody is to ask anything. Clients say now and then what they call themselves.
+/// No task wants a lock, so no client may ask the masters for anything. Clients only repeat their labels now and then.
 async fn idle(world: &World, when: &'static str) {
     let executed = || {
         world.cluster.iter().map(|master| {
@@ -226,7 +227,7 @@ async fn idle(world: &World, when: &'static str) {
     left(world, when, busy.map(|(place, _)| format!("calls to m{place}")));
 }
 
-/// Masters are late once more, and everyone asks for everything; what comes of it comes to an end all the
+/// Masters are late once more, and every client asks for every name. All work that follows comes to an end all the
 /// same.
 async fn be_late(world: &Arc<World>, seats: &[Arc<Seat>], late: &Late) {
     let delay = |request, reply| {

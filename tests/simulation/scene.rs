@@ -73,7 +73,7 @@ impl Scene {
         self.seats.push(seat(&self.world, place, terms).await);
     }
 
-    /// With clients whose clocks may be off.
+    /// Opens a scene with the given clients, which may have clocks that are off.
     pub(crate) async fn open_with(plan: Plan, clients: Vec<Client>) -> Self {
         let world = World::new(plan);
         let tasks = tasks();
@@ -128,14 +128,14 @@ impl Scene {
         self.world.networks[client].heal(master);
     }
 
-    /// Starts a master again, without what it kept.
+    /// Restarts a master without its data.
     pub(crate) fn restart_empty(&self, place: usize) {
         self.forgets(place, "is started again, empty");
         self.master(place).crash();
         self.master(place).restart(Keep::Nothing);
     }
 
-    /// Notes that a master loses what it keeps.
+    /// Notes that a master loses its data.
     pub(crate) fn forgets(&self, place: usize, how: &str) {
         let fault = Kind::Fault {
             what: format!("m{place} {how}"),
@@ -152,7 +152,7 @@ impl Scene {
             .sum()
     }
 
-    /// Makes everything well again, and judges what happened.
+    /// Ends all faults, and judges the record.
     pub(crate) async fn end(self) {
         for (place, master) in self.masters().enumerate() {
             master.hold_requests(false);
@@ -191,7 +191,7 @@ pub(crate) fn violated(property: &str, what: &str) -> ! {
     panic!("violated: {property}: {what}");
 }
 
-/// Lets what is on its way arrive.
+/// Lets messages that are under way arrive.
 pub(crate) async fn settle() {
     sleep(ms(2)).await;
 }

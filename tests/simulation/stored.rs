@@ -1,4 +1,4 @@
-//! What a master keeps of a name, as the properties look at it.
+//! Data that a master keeps under a name, as the properties look at it.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use crate::guard::LockKind;
 use crate::history::{Reader, Stored, shortened};
 use crate::world::clock_us;
 
-/// What may be off in a time that a master tells in whole milliseconds.
+/// Largest error of a time that a master gives in whole milliseconds.
 const ROUNDED: Duration = Duration::from_millis(1);
 
-/// The fields beside a read/write lock's owners: its mode, and when the last lease ends of those that read it.
+/// Fields beside the owners of a read/write lock: its mode, and the end of its last reader's lease.
 const MODE: &str = "mode";
 const READ_UNTIL: &str = "multilock";
 
-/// Beginnings of the keys of a name's queues: of those that wait to have it alone, and of those that wait to read it.
+/// Prefixes of the keys of a name's queues: the queue of waiters for a lock alone, and the queue of waiting readers.
 pub(crate) const QUEUES: [&str; 2] = ["multilock_queue", "multilock_readers_queue"];
 
-/// What of a hash stands for owners.
+/// Whether a field of the hash stands for an owner.
 fn is_owner(field: &str) -> bool {
     ![MODE, READ_UNTIL].contains(&field)
 }
@@ -27,7 +27,8 @@ fn readers_key(name: &str) -> String {
     format!("multilock_readers:{{{name}}}")
 }
 
-/// The owner fields under a name, as they are stored: in its hash, and of those that read it beside it.
+/// Owner fields of a name in their stored form: the fields of its hash, and the fields of its readers, listed in a key
+/// beside it.
 pub(crate) fn owner_fields(master: &Master, name: &str) -> Vec<String> {
     let fields = master.fields(name).into_iter().step_by(2);
     let owners = fields.filter(|field| is_owner(field));
@@ -48,7 +49,7 @@ pub(crate) fn owners(master: &Master, name: &str) -> Vec<String> {
     fields.iter().map(|field| shortened(field)).collect()
 }
 
-/// Whether a name is read or written, by whoever has it.
+/// Mode of a name, read or write, under any holder's layout.
 pub(crate) fn mode(master: &Master, name: &str) -> Option<String> {
     let field = |field| {
         let value = master.command(&["HGET", name, field]).ok()?;
@@ -60,7 +61,7 @@ pub(crate) fn mode(master: &Master, name: &str) -> Option<String> {
     field(MODE)
 }
 
-/// Those that stand beside a name as its readers, each with how long its lease lasts from now.
+/// Readers that stand beside a name, each with the rest of its lease.
 fn readers(master: &Master, name: &str) -> Vec<(String, Duration)> {
     let listed = master.command(&["ZRANGE", &readers_key(name), "0", "-1", "WITHSCORES"]);
     let (listed, now) = (listed.unwrap_or_default(), clock_us(master) / 1000);
@@ -79,7 +80,7 @@ pub(crate) fn ticket(master: &Master, name: &str, waiter: &str) -> Option<u64> {
     })
 }
 
-/// Those that stand in the queues for a name.
+/// Waiters in the queues for a name.
 pub(crate) fn waiters(master: &Master, name: &str) -> Vec<String> {
     let in_queue = |prefix: &str| {
         let queue = format!("{prefix}:{{{name}}}");
@@ -119,7 +120,8 @@ pub(crate) fn stored(master: &Master, name: &str, now: Duration) -> Stored {
     }
 }
 
-/// Whether a master keeps a name for a hold of so much validity, and keeps out whom it has to.
+/// Whether a master keeps a name for the rest of a hold's validity, and excludes the clients that the hold has to
+/// exclude.
 pub(crate) fn covers(
     master: &Master,
     name: &str,
@@ -139,7 +141,7 @@ pub(crate) fn covers(
     let mode_is_right = match (kind, stored.mode.as_deref()) {
         (LockKind::Plain, None) | (LockKind::Write, Some("write")) => true,
         (LockKind::Read, Some("read")) => reads,
-        // One that has not heard of a downgrade is only stricter.
+        // A master that has missed a downgrade is only stricter.
         (LockKind::Read, Some("write")) => was == LockKind::Write,
         _ => false,
     };

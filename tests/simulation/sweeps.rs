@@ -49,7 +49,7 @@ enum Scenario {
     Small,
     /// Lock, enter again for longer, be renewed, leave, unlock, and a rival in between and after.
     Large,
-    /// Write, read inside, leave what was written, and others that read beside it and write after it.
+    /// Write, read inside, and leave the write lock. Another client reads beside it, and a rival writes after it.
     Shared,
 }
 
@@ -115,7 +115,7 @@ fn plan(late: bool) -> Plan {
     }
 }
 
-/// With `late`, what a broken connection had not delivered is delivered half a second later.
+/// With `late`, requests that a broken connection had not delivered arrive up to half a second later.
 async fn play(scenario: Scenario, fates: &[(usize, Fate)], late: bool) -> (Record, usize) {
     let world = World::new(plan(late));
     let tasks = tasks();
@@ -138,7 +138,7 @@ async fn play(scenario: Scenario, fates: &[(usize, Fate)], late: bool) -> (Recor
             master.deny_client_kill(false);
         }
     }
-    // Whatever is held up may take its time.
+    // Delayed requests and replies have time to arrive.
     sleep(ms(2500)).await;
     (end_in_peace(&world, &seats, watching, tasks).await, calls)
 }

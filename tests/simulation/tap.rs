@@ -22,7 +22,7 @@ pub(crate) struct Tap {
     class: Class,
     /// Whether calls may be meddled with at random at the moment.
     pub(crate) striking: AtomicBool,
-    /// What becomes of single calls, counted from 0.
+    /// Fates of single calls, which are counted from 0.
     fates: BTreeMap<usize, Fate>,
     pub(crate) sent: AtomicUsize,
     /// Of the call that is being executed.
@@ -164,7 +164,7 @@ impl Observer for Tap {
     }
 }
 
-/// As whom an acquire is about to ask; nothing where it passes the queues.
+/// Waiter and ticket with which an acquire is about to ask, or `None` if it passes the queues.
 fn asked(master: &Master, call: &Call) -> Option<Asked> {
     let (client, _) = call.args[0].rsplit_once(':').expect("a client and a number");
     // A job that is to be done once has a word more, behind those of any other acquire.
@@ -187,7 +187,7 @@ fn asked(master: &Master, call: &Call) -> Option<Asked> {
         .position(|key| key.starts_with("multilock_fence:"))?
         / 3;
     let reads = args.get(3).is_some_and(|options| options.starts_with('r'));
-    // Who reads may go past others that wait to read.
+    // A reader may overtake other waiting readers.
     let queues: &[&str] = if reads {
         &["multilock_queue"]
     } else {
@@ -214,7 +214,7 @@ fn asked(master: &Master, call: &Call) -> Option<Asked> {
     })
 }
 
-/// The first of a queue whose ticket counts and who would hear a call, and its ticket.
+/// First waiter of a queue with a ticket that counts and a client that listens for calls, and its ticket.
 fn first_that_counts(master: &Master, queue: &str, deadlines: &str) -> Option<(String, u64)> {
     let list = |key: &str| master.command(&["ZRANGE", key, "0", "-1", "WITHSCORES"]);
     let all = list(queue).ok().filter(|all| !all.is_empty())?;

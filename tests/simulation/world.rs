@@ -1,4 +1,4 @@
-//! What the actors of a run share: the masters, the record, and every guard that is out.
+//! State that the actors of a run share: the masters, the record, and every guard that is out.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -34,7 +34,7 @@ pub(crate) struct Mine {
 pub(crate) struct World {
     pub(crate) plan: Plan,
     pub(crate) cluster: Cluster,
-    /// What lies between each client and the masters.
+    /// Networks between each client and the masters.
     pub(crate) networks: Vec<Network>,
     pub(crate) history: History,
     out: Mutex<BTreeMap<HoldId, Out>>,
@@ -202,7 +202,7 @@ impl World {
         hold
     }
 
-    /// What a hold is now; as granted, where nothing is known of it any more.
+    /// Kind that a hold has now, or was granted for if it is not out any more.
     pub(crate) fn kind_of(&self, hold: HoldId) -> LockKind {
         let now = self.out(|out| out.get(&hold).map(Out::kind_now));
         now.unwrap_or_else(|| self.history.with(|record| record.holds[hold].kind))
@@ -279,7 +279,7 @@ impl World {
         Some(Mine { hold, names, guard })
     }
 
-    /// Changes what is out, and takes note where a hold is no longer to write by that.
+    /// Changes the guards that are out. Notes a downgrade if a hold that wrote only reads after it.
     fn change<T>(&self, client: usize, hold: HoldId, act: impl FnOnce(&mut BTreeMap<HoldId, Out>) -> T) -> T {
         let kind = |out: &BTreeMap<HoldId, Out>| out.get(&hold).map(Out::kind_now);
         let (before, done, after) = self.out(|out| (kind(out), act(out), kind(out)));
@@ -289,15 +289,15 @@ impl World {
         done
     }
 
-    /// Writes to the resource behind every name that a guard holds, as one that looked at its validity
-    /// long ago may.
+    /// Writes to the resource behind every name that a guard holds. Its validity may have been checked long ago, and
+    /// be over by now.
     pub(crate) fn write(&self, client: usize, mine: &Mine) {
         let token = mine.guard.fencing_token().get();
         for name in &mine.names {
             let mut resource = self.resource.lock().expect("not poisoned");
             let seen = resource.entry(name.clone()).or_default();
             let accepted = token >= *seen;
-            // Who reads has the token of others that read, and must not shut them out.
+            // A reader shares the token of other readers, and must not shut them out.
             if mine.guard.is_exclusive() {
                 *seen = token.max(*seen);
             }
@@ -381,7 +381,7 @@ impl World {
         })
     }
 
-    /// What the masters keep of locks, as `(master, name, owners)`.
+    /// Lock keys that the masters keep, as `(master, name, owners)`.
     pub(crate) fn lock_keys(&self) -> Vec<(usize, String, Vec<String>)> {
         let mut found = Vec::new();
         for (place, master) in self.cluster.iter().enumerate() {
@@ -397,7 +397,7 @@ impl World {
         found
     }
 
-    /// What the masters keep for single owners, as `(master, key, owner)`.
+    /// Entries of single owners that the masters keep, as `(master, key, owner)`.
     pub(crate) fn kept(&self) -> Vec<(usize, String, String)> {
         let is_lock = |key: &str| self.plan.names.contains(&key) || key.starts_with(crowd::PREFIX);
         let locks = self.lock_keys().into_iter().filter(|(_, key, _)| is_lock(key));
@@ -408,14 +408,14 @@ impl World {
         }
         for (place, master) in self.cluster.iter().enumerate() {
             let beside = stored::beside(master, &self.plan.names).into_iter();
-            // What stands beside a name that was deleted under its readers goes with their leases.
+            // If a name was deleted under its readers, their entries beside it go with their leases.
             let beside = beside.filter(|(_, owner)| !deleted.contains(owner));
             kept.extend(beside.map(|(key, owner)| (place, key, owner)));
         }
         kept
     }
 
-    /// Waiters in the masters' queues whose clients are there.
+    /// Waiters in the masters' queues with clients that listen for calls.
     pub(crate) fn waiters(&self) -> Vec<String> {
         let mut found = Vec::new();
         for (place, master) in self.cluster.iter().enumerate() {
@@ -437,7 +437,7 @@ impl World {
         self.out(|out| out.get_mut(&hold).map(Out::kept));
     }
 
-    /// A client was closed: what it leaked is nobody's any more.
+    /// Forgets the leaked holds of a client that was closed: they have no owner any more.
     pub(crate) fn forget_leaks_of(&self, client: usize) {
         let holds = self.history.with(|record| record.holds.clone());
         self.out(|out| {
@@ -455,7 +455,7 @@ impl World {
     }
 }
 
-/// What a new guard tells.
+/// Facts that a new guard gives.
 struct Grant {
     owner: String,
     token: u64,
@@ -463,7 +463,7 @@ struct Grant {
     cancelled: CancellationToken,
 }
 
-/// What a guard says of its hold.
+/// Facts that a guard gives about its hold.
 #[derive(Clone, Copy)]
 pub(crate) struct Told {
     validity: Duration,
@@ -482,7 +482,7 @@ impl Told {
         }
     }
 
-    /// Of one that its body cannot give up.
+    /// Facts of a lent guard, which its body cannot give up.
     pub(crate) fn lent<M: Mode>(guard: &MultiLockGuard<M>) -> Self {
         Self {
             validity: guard.validity(),
@@ -513,7 +513,7 @@ pub(crate) async fn watch(world: Arc<World>) {
     }
 }
 
-/// What a master's clock shows, in microseconds.
+/// Time of a master's clock, in microseconds.
 pub(crate) fn clock_us(master: &Master) -> u64 {
     let time = master.command(&["TIME"]).expect("a clock");
     let time: Vec<u64> = time

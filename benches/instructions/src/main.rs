@@ -1,8 +1,8 @@
-//! What an operation costs the client in instructions, counted by callgrind: the same on a busy
-//! machine as on an idle one. The masters are hollow, so neither network nor Lua is in it.
+//! Instructions that an operation costs the client, counted by callgrind: the same on a busy
+//! machine as on an idle one. The masters are hollow, so neither network nor Lua counts.
 //!
-//! Compared with the figures in `committed.txt`, which are meant to fall only: more than
-//! [`ALLOWED`] times as many fail. `UPDATE=1` writes the new figures down.
+//! The counts are compared with the figures in `committed.txt`, which are meant to fall only. A count of more than
+//! [`ALLOWED`] times its figure fails. `UPDATE=1` writes the new figures down.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,8 +15,8 @@ use multilock::{Masters, Owner, sim};
 /// Compilers and libraries differ a little.
 const ALLOWED: f64 = 1.10;
 
-/// Each is counted over two runs of different length, so that what comes before the first and after
-/// the last operation falls out.
+/// Each operation is counted over two runs of different length. Their difference leaves out the instructions before the
+/// first and after the last operation.
 const SHORT: u64 = 500;
 const LONG: u64 = 2500;
 
@@ -51,7 +51,7 @@ fn perform(operation: &str, times: u64) {
         .enable_all()
         .build()
         .expect("a runtime");
-    // In a task of its own, as in a service: what is blocked on wakes by another way, which costs more.
+    // In a task of its own, as in a service: the future of `block_on` is woken by another way, which costs more.
     let performed = runtime.spawn(async move {
         // Valgrind is slow; no deadline is to pass meanwhile.
         let builder = Masters::builder().node_timeout(Duration::from_secs(10));

@@ -1,4 +1,4 @@
-//! What go-redsync sends to one master, over one connection, and nothing else of it: that is Go's.
+//! The commands that go-redsync sends to one master, over one connection. Its other work is done in Go, and is left out.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

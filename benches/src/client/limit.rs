@@ -1,9 +1,9 @@
-//! The limit: what is left when everything but the two rounds is taken away.
+//! The limit: a lock that consists of its two rounds alone.
 //!
-//! One connection per node, one EVALSHA per node with the reentrant script that Redisson made common, gone
-//! on at a majority of answers; the same for the release, which announces nothing, as this crate's by default. It has no deadline, renews nothing and keeps no
-//! books. The answers it does not wait for are left to come: were they dropped, the client library would
-//! not send what it has not sent yet, and a lock would be left behind.
+//! It has one connection per node, and sends one EVALSHA per node with the reentrant script that Redisson made common. It
+//! goes on at a majority of answers. The release does the same, and announces nothing, as this crate's by default. It
+//! has no deadline, renews nothing and keeps no books. It does not wait for the last answers, but does not drop their
+//! futures either. Otherwise the client library would drop the commands that are not sent yet, and leave a lock behind.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,8 +37,8 @@ end
 redis.call('del', KEYS[1])
 return 1";
 
-/// Room for every command that is ever on its way at once: then a command has its place in line when it
-/// has been polled once, and a release comes after its acquire.
+/// Room for all commands that are ever under way at once. With it, a command has its place in line once it has been
+/// polled, so a release comes after its acquire.
 const ROOM: usize = 1 << 16;
 
 #[derive(Clone)]
@@ -130,7 +130,7 @@ impl Limit {
         released
     }
 
-    /// Whether a majority answered so, known as soon as it is certain; and what is still to come.
+    /// Returns whether a majority gave the wanted answer, as soon as it is certain, and the answers that are still to come.
     async fn round(&self, command: Cmd, wanted: &Value) -> (bool, Stragglers) {
         let command = Arc::new(command);
         let needed = self.nodes.len() / 2 + 1;
@@ -140,7 +140,7 @@ impl Limit {
             .cloned()
             .map(|mut node| {
                 let command = Arc::clone(&command);
-                // Or a task that has used up its turn would leave before the command has its place.
+                // Otherwise a task that has used up its turn would yield before the command has its place in line.
                 unconstrained(async move { node.send_packed_command(&command).await })
             })
             .collect();

@@ -1,4 +1,4 @@
-//! Everybody that is measured, behind one set of verbs.
+//! All contenders that are measured, behind one set of verbs.
 
 mod fred_lock;
 mod go_redsync;
@@ -17,14 +17,14 @@ use tokio::time::sleep;
 
 pub use ours::{masters, take};
 
-/// Who is measured.
+/// Contender that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Who {
-    /// This crate without fencing, which is what the others do.
+    /// This crate without fencing, as the other crates are.
     Ours,
     /// This crate as it is by default.
     Fenced,
-    /// The bare program that no library can be faster than by much.
+    /// The bare program: no library can be much faster.
     Limit,
     Rslock,
     DistributedLockRedis,
@@ -86,8 +86,8 @@ impl Who {
         }
     }
 
-    /// The longest pause between two attempts at a name that another holds, at which each peer did
-    /// best where everybody holds it for a millisecond: a shorter one costs it more in lost attempts than it gains.
+    /// The longest pause between two attempts at a name that another client holds. Each peer did best with it where
+    /// every holder stays for a millisecond. A shorter pause costs more in lost attempts than it gains.
     pub fn longest_pause(self) -> Duration {
         Duration::from_millis(match self {
             Self::Rslock => 50,
@@ -97,11 +97,11 @@ impl Who {
     }
 }
 
-/// What a scenario may set.
+/// Settings of a scenario.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Settings {
     pub lease: Duration,
-    /// Of this crate only; nobody else has it.
+    /// Of this crate only; the other crates have no such setting.
     pub node_timeout: Duration,
     /// Of the peers only; [`Who::longest_pause`] where none is set.
     pub longest_pause: Option<Duration>,
@@ -137,7 +137,7 @@ enum Kind {
     GoRedsync(go_redsync::GoRedsync),
 }
 
-/// What is given back by [`Client::release`].
+/// A held lock, which [`Client::release`] gives back.
 pub enum Held {
     Ours(multilock::MultiLockGuard),
     Limit(limit::LimitHeld),

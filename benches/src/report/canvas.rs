@@ -1,4 +1,4 @@
-//! What all pictures have in common.
+//! Parts that all pictures have in common.
 
 use std::ops::Range;
 use std::path::Path;
@@ -11,11 +11,11 @@ use plotters::prelude::*;
 use crate::client::Who;
 
 const SIZE: (u32, u32) = (960, 440);
-/// What the plot takes of the width; the legend has the rest.
+/// Width of the plot; the legend has the other part of the picture's width.
 const PLOT: u32 = 760;
 const FONT: &str = "sans-serif";
 
-/// One line of a picture: what it is called, its colour, and its points.
+/// One line of a picture: its label, its colour, and its points.
 pub struct Curve {
     pub label: String,
     pub colour: RGBColor,

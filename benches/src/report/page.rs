@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use super::{published, targets};
 use crate::summary::{Line, Summary};
 
-/// Writes the run into the page; whether that is the whole of it, as the run has every scenario that the page has.
+/// Writes the run into the page. Returns whether the run has every scenario of the page, so that it is now the whole page.
 pub fn write(summary: &Summary, path: &Path) -> Result<bool> {
     let page = fs::read_to_string(path).with_context(|| path.display().to_string())?;
     let kept = published::kept(&page, summary)?;

@@ -1,4 +1,4 @@
-//! What the page has of earlier runs, for a run of some scenarios alone: theirs are replaced, the others stay.
+//! Lines of earlier runs on the page. A run of some scenarios replaces the lines of these scenarios; the other lines stay.
 
 use anyhow::{Context, Result};
 
@@ -17,7 +17,7 @@ pub fn scenarios(summary: &Summary) -> Vec<&str> {
     all
 }
 
-/// The lines on the page of scenarios that the run has none of.
+/// Lines on the page of scenarios that are not in the run.
 pub fn kept(page: &str, summary: &Summary) -> Result<Vec<Line>> {
     let lines = between(page, "lines")?.lines();
     let lines = lines.filter(|line| line.starts_with("scenario="));
@@ -51,7 +51,7 @@ pub fn merge(kept: Vec<Line>, measured: &[Line]) -> Result<Vec<Line>> {
     Ok(numbered.into_iter().map(|(_, line)| line).collect())
 }
 
-/// What the page tells of the machines: a row for the whole run, and one for each run of some scenarios since.
+/// Rows of the page about the machines: a row for the whole run, and a row for each later run of some scenarios.
 pub fn machines(page: &str, of: &[&str], told: &str) -> Result<String> {
     let begin = format!("{}: ", of.join(", "));
     let rows = between(page, "machine")?.lines().map(str::trim);

@@ -1,4 +1,4 @@
-//! What is aimed at, and what came of it.
+//! The targets, and the figures that meet or miss them.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::summary::{Figure, Line};
 
-/// What adding up fractions leaves.
+/// Rounding error of a sum of fractions.
 const DUST: f64 = 1e-6;
 
 const TARGETS: &str = include_str!("targets.txt");
@@ -63,7 +63,7 @@ fn targets() -> Result<Vec<Target>> {
     Ok(targets)
 }
 
-/// As a table; a target whose line is not there says so.
+/// Table of the targets and their figures. A target without its line is marked so.
 pub fn table(lines: &[Line]) -> Result<String> {
     let mut table =
         String::from("| id | what | point | target | is | figure | |\n|---|---|---|---|---|---|---|\n");

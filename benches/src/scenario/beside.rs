@@ -17,7 +17,7 @@ use crate::support::foreign::{Lock, multi_lock, node_redlock, redsync, rlock};
 
 const N: usize = 5;
 
-/// What stands beside four of ours.
+/// Stand-in of another library, beside four tasks of ours.
 struct Beside {
     id: &'static str,
     n: usize,
@@ -35,7 +35,7 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
     let redisson = async |urls: &[String]| rlock::Client::connect(&urls[0]).await;
     contest(bench, one, redisson, rlock::Client::lock).await?;
 
-    // As no Java program is: it asks the moment that it hears of a release.
+    // Unlike any Java program, this stand-in asks at the moment at which a release is announced.
     let hasty = Beside::of("rlock_at_once", 1, Policy::RedLock);
     let redisson = async |urls: &[String]| rlock::Client::with_pace(&urls[0], Pace::AtOnce).await;
     contest(bench, hasty, redisson, rlock::Client::lock).await?;

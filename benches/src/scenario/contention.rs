@@ -1,4 +1,4 @@
-//! S6: everybody wants the same name, in one process and in several, and does 1 ms of work with it.
+//! S6: all tasks want the same name, in one process and in several, and do 1 ms of work with it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ const SECTION: Between = Between::always(Duration::from_millis(1));
 /// Long enough for every holder, short enough that a key which a peer forgets does not end its run.
 const LEASE: Duration = Duration::from_secs(4);
 
-/// Processes that want one name for so long.
+/// Processes that want one name for a time.
 pub(super) struct Contenders {
     /// Of the masters, as they see them.
     pub urls: Vec<String>,
@@ -31,14 +31,14 @@ pub(super) struct Contenders {
     pub time: Duration,
     pub section: Between,
     pub pause: Between,
-    /// What every line says beside its figures.
+    /// Further figures of every line.
     pub told: Vec<(&'static str, f64)>,
 }
 
-/// Who takes part, and a peer's longest pause between two attempts, where it is not the usual one.
+/// Client that takes part, and a peer's longest pause between two attempts, if it is not the usual pause.
 pub(super) type Contender = (Who, Option<Duration>);
 
-/// One figure of a run: what it is called, and where it is better.
+/// One figure of a run: its name, whether more or less is better, and its value of an outcome.
 pub(super) type Told = (&'static str, Better, fn(&Outcome) -> f64);
 
 pub(super) struct Outcome {
@@ -47,17 +47,17 @@ pub(super) struct Outcome {
     wait_p99_ms: f64,
     pub longest_wait_ms: f64,
     held_ms: f64,
-    /// Of the time, by anybody.
+    /// Share of the time in which any task holds the name.
     held_share: f64,
     jain_tasks: f64,
     pub jain_processes: f64,
-    /// Of the process that had the fewest, and of the one that had the most.
+    /// Fewest and most grants of a process.
     pub grants: (f64, f64),
     pub commands: f64,
     violations: u64,
 }
 
-/// Where nobody stays away.
+/// Figures for tasks without a pause between a release and the next attempt.
 pub(super) const TOLD: [Told; 6] = [
     ("grants_s", Better::More, |outcome| outcome.grants_s),
     ("wait_p99_ms", Better::Less, |outcome| outcome.wait_p99_ms),
@@ -96,7 +96,7 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// All of them in turn, so often, and what is told of it.
+/// Runs all contenders in turn, `repeats` times, and writes the figures.
 pub(super) async fn contest(
     bench: &mut Bench,
     id: &str,
@@ -121,11 +121,11 @@ pub(super) async fn contest(
             .collect();
         let mut line = Line::new(format!("{id}.{what}"), N).compare(what, *better, &figures, Who::Ours);
         if *what == "grants_s" {
-            // One, if it went from hand to hand in no time.
+            // 1 if hand-offs took no time.
             line = line.with("ours_held_share", of(Who::Ours, |outcome| outcome.held_share));
         }
         if what.contains("wait") {
-            // One after the other, each for what it held and handed over.
+            // Time of one hold and its hand-off; the tasks hold one after the other.
             let turn = 1e3 / of(Who::Ours, |outcome| outcome.grants_s);
             let all = (contenders.processes * contenders.tasks) as f64;
             line = line.with("ours_in_turns", of(Who::Ours, *of_one) / (all * turn));
@@ -231,7 +231,7 @@ pub(super) async fn contend(
             by_process.iter().copied().fold(f64::INFINITY, f64::min),
             by_process.iter().copied().fold(0.0, f64::max),
         ),
-        // All of them, where nobody got it.
+        // All commands, if no task got the name.
         commands: ran.sent_by(who) / grants.max(1.0),
         violations: reports.iter().map(|report| report.violations).sum(),
     })

@@ -1,7 +1,8 @@
 //! S6: crowds on one name. Each of many clients comes once, all together or one after the other, or comes again.
 //!
-//! A client has connections and waiters of its own, as if it were a process; all of them live in the bench's own,
-//! since that many processes would measure how two cores take turns, and since one clock tells who came before whom.
+//! A client has connections and waiters of its own, as if it were a process. All clients live in the bench's process.
+//! With that many processes, the bench would measure how two cores take turns. One clock also shows the order in which
+//! the waiters came.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,24 +24,24 @@ use crate::summary::Line;
 use crate::support::contest::Witness;
 
 const N: usize = 5;
-/// How many connect at once.
+/// Number of clients that connect at once.
 const CONNECTING: usize = 16;
-/// All of a crowd have been in by then.
+/// Time in which all clients of a crowd must have been granted.
 const AT_MOST: Duration = Duration::from_secs(60);
-/// A ticket is drawn from the masters' clocks as its client has read them: who came within the error of such a
-/// reading and a round came together.
+/// A ticket is drawn from the masters' clocks as its client has read them. So waiters came together if the times between
+/// them are within the error of such a reading and a round.
 const TOGETHER: Duration = Duration::from_millis(5);
-/// Until the first of them comes, all tasks have started.
+/// Time for all tasks to start, before the first client comes.
 const STARTED: Duration = Duration::from_millis(50);
 
 #[derive(Clone, Copy)]
 struct Crowd {
     id: &'static str,
     clients: usize,
-    /// From one that comes first to the next one.
+    /// Time between the first visits of two successive clients.
     every: Duration,
     section: Duration,
-    /// For so long each comes again.
+    /// Time for which each client comes again, and its pause.
     again: Option<Again>,
 }
 
@@ -58,7 +59,7 @@ struct Visit {
     place: u64,
 }
 
-/// What all of a crowd see.
+/// State that all clients of a crowd share.
 struct Scene {
     name: String,
     grants: AtomicU64,
@@ -141,14 +142,14 @@ async fn connect(bench: &Bench, clients: usize) -> Result<Vec<Client>> {
     let urls = bench.cluster.urls(N);
     let clients = stream::iter(0..clients).map(|_| async {
         let client = Client::connect(Who::Ours, &urls, Settings::default()).await?;
-        // What is set up with the first use is not what is measured.
+        // The first use sets up connections and scripts, which are not part of the measurement.
         client.pair(&fresh_name()).await?;
         anyhow::Ok(client)
     });
     clients.buffer_unordered(CONNECTING).try_collect().await
 }
 
-/// Beside what the bench has open already.
+/// Raises the limit of open files, with room for the files that the bench has open already.
 fn allow_sockets(sockets: usize) -> Result<()> {
     const OTHERS: u64 = 500;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
@@ -212,12 +213,12 @@ async fn visit(client: &Client, scene: &Scene, section: Duration) -> Result<Visi
     Ok(visit)
 }
 
-/// Of the waiter to whom it happened most: by how many that came after it and were granted while it waited.
+/// Overtaking of the waiter that was overtaken most: number of waiters that came after it, and were granted while it waited.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Overtaken {
     by_all: usize,
     by_later: usize,
-    /// How much later than its waiter the latest of them came.
+    /// How much later than the waiter the latest overtaker came.
     latest: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! S8: an acquisition that is dropped while it is on its way: what stays on the masters, and for how long.
+//! S8: an acquisition that is dropped while it is under way: the keys that stay on the masters, and for how long.
 
 use std::time::{Duration, Instant};
 
@@ -35,11 +35,11 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
         }
         client.pair(&fresh_name()).await?;
         let servers = bench.cluster.observers(N);
-        // Beside each other: a name that is left behind is watched until its lease has ended.
+        // The names are watched side by side, because a name that is left behind is watched until its lease has ended.
         let mut watched = Vec::new();
         for _ in 0..tries {
             let (name, patience) = (fresh_name(), rand::rng().random_range(0..300));
-            // Polled at least once; one that was granted meanwhile is given back.
+            // The acquisition is polled at least once. A lock that was granted meanwhile is given back.
             let granted = tokio::select! {
                 biased;
                 held = client.acquire(&name) => Some(held?),
@@ -50,7 +50,7 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
                 continue;
             }
             let (mut orphan, servers) = (Orphan::new(name), servers.to_vec());
-            // Closely while it is about microseconds, then at leisure and all beside each other.
+            // First without pauses, for a resolution of microseconds; then with pauses, all names side by side.
             orphan.watch(&servers, CLOSELY, Duration::ZERO).await?;
             watched.push(tokio::spawn(async move {
                 orphan.watch(&servers, LEASE / 10, PAUSE).await?;
@@ -113,7 +113,7 @@ impl Orphan {
         }
     }
 
-    /// Until so long after the drop, and once it is at leisure no longer than the name is there.
+    /// Watches the name until a time after the drop. With pauses, it ends as soon as the name is gone.
     async fn watch(
         &mut self,
         servers: &[MultiplexedConnection],

@@ -40,7 +40,7 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// For the policy that needs every master: what it is by default.
+/// Default node timeout, for the policy that needs every master.
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
 
 async fn measure(bench: &mut Bench, fault: Fault, broken: usize, id: &str) -> Result<()> {
@@ -111,7 +111,7 @@ async fn measure(bench: &mut Bench, fault: Fault, broken: usize, id: &str) -> Re
     decide(bench, &multi, fault, id).await
 }
 
-/// Over all runs: the rare slow pair after a fault must not vanish in a median.
+/// Quantile over all runs: the rare slow pair after a fault must not vanish in a median.
 fn of(runs: &[&Runs], quantile: f64) -> Result<Vec<(Who, Figure)>> {
     runs.iter()
         .map(|runs| {
@@ -128,7 +128,7 @@ fn of(runs: &[&Runs], quantile: f64) -> Result<Vec<(Who, Figure)>> {
         .collect()
 }
 
-/// How long it takes until the policy that needs every master knows.
+/// Measures the time until the policy that needs every master decides.
 async fn decide(bench: &mut Bench, masters: &multilock::Masters, fault: Fault, id: &str) -> Result<()> {
     let mut took = Durations::default();
     for _ in 0..bench.form(20, 40) {

@@ -1,4 +1,4 @@
-//! S14: what is left on a master of names that were locked once, two minutes later by the masters' own clocks.
+//! S14: memory of a master for names that were locked once, more than two minutes later by the masters' own clocks.
 
 use std::time::{Duration, Instant};
 

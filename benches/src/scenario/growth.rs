@@ -1,4 +1,4 @@
-//! S13: what grows with the number of masters, and what must not with the number of pairs ever made.
+//! S13: the cost of a pair, which grows with the number of masters; and memory, which must not grow with the number of pairs.
 
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ async fn by_masters(bench: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// Of the line through the points that fits best.
+/// Slope of the line through the points that fits best.
 fn slope(values: &[f64]) -> f64 {
     let n = NODES.len() as f64;
     let (x, y) = (

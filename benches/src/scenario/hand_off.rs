@@ -1,8 +1,8 @@
-//! S7 and S7w: from the call of the release to the success of the one who waited, in round trips of the same run;
+//! S7 and S7w: time from the call of the release to the success of the waiter, in round trips of the same run;
 //! beside the masters (S7), and 1 and 10 ms away from them (S7w).
 //!
-//! The two have clients of their own, which share nothing, as two processes have. Both live in the bench's, so that one
-//! clock tells when the one let go and when the other had it.
+//! Holder and waiter have clients of their own, which share nothing, as in two processes. Both live in the bench's
+//! process, so that one clock shows the times of the release and of the grant.
 
 use std::time::{Duration, Instant};
 
@@ -30,8 +30,8 @@ struct Place {
     asleep: Duration,
     /// Of ours; a peer has a tenth.
     turns: usize,
-    /// For all turns of one contender, and for a single one; a peer that forgets keys waits for their leases at every
-    /// other turn, or for ever.
+    /// Time limit of all turns of one contender, and of a single turn. A peer that forgets keys waits for their leases at
+    /// every other turn, or for ever.
     at_most: Duration,
     told: Vec<(&'static str, f64)>,
 }
@@ -145,7 +145,7 @@ async fn take_turns(place: &Place, clients: &[Client; 2], pings: &mut Pings) -> 
             let held = client.acquire(&wanted).await;
             (held, Instant::now())
         });
-        // The one who waits is asleep by then, at any point of its pause if it asks again and again.
+        // The waiter is asleep by then. If it polls, it is at any point of its pause.
         sleep(place.asleep + Duration::from_millis(rand::rng().random_range(0..8))).await;
         ping(&place.observers[..1], 1, &mut pings.one).await?;
         ping(&place.observers, N / 2 + 1, &mut pings.quorum).await?;

@@ -15,14 +15,14 @@ use crate::usage;
 
 const N: usize = 5;
 const HOLDS: usize = 10_000;
-/// What the timers are told for.
+/// Lease for which the cost of the timers is given.
 const LEASE: Duration = Duration::from_secs(30);
 
-/// A pair beside so many tasks that wait for the losses of their holds, to one beside the same holds alone;
-/// and the processor time of those tasks' timers.
+/// Compares a pair beside `HOLDS` tasks that wait for the losses of their holds with a pair beside the same holds alone.
+/// Measures also the processor time of the timers of these tasks.
 pub async fn run(bench: &mut Bench) -> Result<()> {
     let urls = bench.cluster.urls(N);
-    // With a shorter lease everything comes as much more often.
+    // With a shorter lease, timers fire more often, in proportion.
     let lease = bench.form(Duration::from_secs(3), Duration::from_secs(6));
     let settings = Settings {
         lease,
@@ -64,7 +64,7 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// Of one core, by this process while nobody asks for anything.
+/// Share of one core that this process uses while no caller asks for a lock.
 async fn cpu_percent(window: Duration) -> f64 {
     let (begun, before) = (Instant::now(), usage::cpu());
     sleep(window).await;

@@ -1,5 +1,5 @@
-//! S9: many holds and what renewing them costs; S13 by the number of held locks. Each number of holds in
-//! a process of its own, whose memory has held nothing before.
+//! S9: many holds and the cost of their renewals; S13 by the number of held locks. Each number of holds has
+//! a process of its own, with fresh memory.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use crate::summary::Line;
 use crate::worker::{HoldsOrder, HoldsReport, MemoryOrder, Order};
 
 const N: usize = 5;
-/// What the figures are told for.
+/// Lease for which the figures are given.
 const LEASE: Duration = Duration::from_secs(30);
-/// With which the last server is frozen meanwhile.
+/// Number of holds with which the last server is frozen meanwhile.
 const HUNG_AT: usize = 10_000;
 const REPORT_WITHIN: Duration = Duration::from_secs(150);
 
 pub async fn run(bench: &mut Bench) -> Result<()> {
-    // With a shorter lease everything comes as much more often.
+    // With a shorter lease, renewals come more often, in proportion.
     let lease = bench.form(Duration::from_secs(3), LEASE);
     let scale = LEASE.as_secs_f64() / lease.as_secs_f64();
     for holds in bench.form(vec![1_000, 10_000], vec![1_000, 10_000, 100_000]) {
@@ -75,8 +75,8 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// The median of several processes, none of which does anything else: two that do the same differ by what their
-/// allocators happen to keep.
+/// Bytes of a hold, as the median of several processes that do nothing else. Two such processes differ in the memory that
+/// their allocators keep.
 async fn bytes_per_hold(bench: &Bench, settings: Settings, holds: usize) -> Result<f64> {
     let mut samples = Vec::new();
     for _ in 0..bench.form(3, 5) {

@@ -37,7 +37,7 @@ use crate::summary::Summary;
 /// Enough for the largest number of masters that is measured.
 const MASTERS: usize = 9;
 
-/// What every scenario is given.
+/// Argument of every scenario.
 pub struct Bench {
     pub quick: bool,
     pub cluster: Cluster,
@@ -45,13 +45,13 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// One or the other form.
+    /// Returns the value for a quick or for a full run.
     pub fn form<T>(&self, quick: T, full: T) -> T {
         if self.quick { quick } else { full }
     }
 }
 
-/// As often as was asked for. What is written after each is the median over those that there are by then.
+/// Runs the scenarios as often as chosen. After each run, writes the median over the runs so far.
 pub async fn run(choice: &Choice) -> Result<()> {
     let (mut runs, mut failed) = (Vec::new(), Vec::new());
     for _ in 0..choice.runs.get() {
@@ -71,7 +71,7 @@ pub async fn run(choice: &Choice) -> Result<()> {
     Ok(())
 }
 
-/// With the scenarios that failed.
+/// One run; returns also the names of the scenarios that failed.
 async fn once(choice: &Choice) -> Result<(Summary, Vec<&'static str>)> {
     let begun = Instant::now();
     let mut bench = Bench {
@@ -91,7 +91,7 @@ async fn once(choice: &Choice) -> Result<(Summary, Vec<&'static str>)> {
         ($($name:literal => $run:path),* $(,)?) => {$(
             if choice.wants($name) {
                 let begun = Instant::now();
-                // What the clients of another scenario stored, such as the number of its masters, is none of this one's.
+                // Keys of the clients of other scenarios, such as the number of their masters, must not affect this one.
                 bench.cluster.wipe(MASTERS).await?;
                 // The others are measured all the same.
                 if let Err(error) = $run(&mut bench).await {

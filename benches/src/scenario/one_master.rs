@@ -1,4 +1,4 @@
-//! S20: one master, where a fenced pair is beside what go-redsync sends for one, which has no tokens.
+//! S20: a fenced pair on one master, beside the commands that go-redsync sends for a pair. go-redsync has no tokens.
 
 use std::time::Duration;
 

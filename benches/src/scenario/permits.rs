@@ -135,6 +135,6 @@ async fn in_use(
         .with("of_best", best / took)
         .with("in_use", held / took)
         .with("pair_us", pair * 1e6)
-        // Of each grant: its release, and what was asked for it, with withdrawals.
+        // Scripts of each grant: its release, the questions for it, and withdrawals.
         .with("scripts", ran.scripts() / grants))
 }

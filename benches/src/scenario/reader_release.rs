@@ -1,4 +1,4 @@
-//! S17: what the release of a reader costs a master beside 10 and beside 5,000 other readers of the name.
+//! S17: cost of the release of a reader on a master, beside 10 and beside 5,000 other readers of the name.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// A name that is read by so many.
+/// A name with readers that stay.
 struct Beside {
     reader: MultiLock<Shared>,
     guards: Vec<MultiLockGuard<Shared>>,
@@ -69,7 +69,7 @@ impl Beside {
         Ok(Self { reader, guards })
     }
 
-    /// Microseconds of the master for a release of one more reader, which is the only one that comes and goes.
+    /// Microseconds of the master for a release of one more reader. Only this reader comes and goes.
     async fn releases(&self, bench: &Bench) -> Result<f64> {
         let master = &bench.cluster.observers(1)[0];
         let mut all = ScriptTime::default();

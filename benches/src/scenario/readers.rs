@@ -21,7 +21,7 @@ const N: usize = 5;
 const TASKS: usize = 64;
 const WRITES_EVERY: Duration = Duration::from_secs(1);
 
-/// What so many tasks did for a while.
+/// Pairs and holds of the tasks in a while.
 #[derive(Default)]
 struct Taken {
     pairs: Segment,

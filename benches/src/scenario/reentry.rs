@@ -1,4 +1,4 @@
-//! S11: an owner that enters again what it holds.
+//! S11: an owner that enters its hold again.
 
 use std::time::{Duration, Instant};
 

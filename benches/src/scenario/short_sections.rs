@@ -1,13 +1,13 @@
 //! S6s and S6w: tasks of one process want one name and hold it for 50 µs, beside masters (S6s) and at a distance
-//! from them (S6w). So short a section shows what handing over costs.
+//! from them (S6w). So short a section shows the cost of the hand-off.
 //!
-//! The section is spun away, with a yield at every turn: no timer of the runtime's or of the system's is as short.
-//! So it takes a core, on which those who wait and the masters would run as well; everybody's does. What it lasted
-//! is told (`held`); in it is also the file that every holder locks, so that two are noticed.
+//! The section is spun away, with a yield at every turn: no timer of the runtime or of the system is as short. So it
+//! takes a core from the waiters and the masters. That is the same for all contenders. The duration of the section is
+//! in the line (`held`). It includes the lock on a file, by which two holders at once are noticed.
 //!
-//! Each peer is at its best setting: some pauses between its attempts are tried, each for a short time, and that
-//! with the most grants a second takes part. With the longer ones the holder walks straight back in and the others
-//! are hardly ever there: rate and wait must be read together.
+//! Each peer has its best setting: several pauses between its attempts are tried for a short time each. The pause with
+//! the most grants a second takes part. With a longer pause, the holder takes the name again at once, while the other
+//! tasks hardly ever ask. So rate and wait must be read together.
 
 use std::time::Duration;
 

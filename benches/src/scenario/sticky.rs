@@ -1,5 +1,6 @@
-//! S21, S22, S22w: names that stay with a client while nobody holds them: what that saves where one client locks them
-//! again and again, and what it costs where two clients want the same one; beside the masters, and 5 ms away (S22w).
+//! S21, S22, S22w: names that stay with a client after a sticky lock. S21 shows the saving where one client locks the same
+//! names again and again. S22 shows the cost where two clients want the same name, beside the masters, and 5 ms away
+//! from them (S22w).
 
 use std::time::{Duration, Instant};
 

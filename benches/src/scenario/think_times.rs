@@ -1,5 +1,5 @@
-//! S6t: processes of one task each that come again for one name after a while. Whoever only hears of a release
-//! and then asks is a round trip late, so without a queue those win who come by chance, and others never.
+//! S6t: processes of one task each that come again for one name after a while. A waiter that asks only after the message
+//! of a release is a round trip late. So without a queue, processes that come by chance win, and the others never do.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
         ("random", up_to(ms(20)), up_to(ms(40))),
         ("fixed", Between::always(ms(10)), Between::always(ms(20))),
     ];
-    // The peer that did best where nobody stays away.
+    // The peer that did best where tasks do not pause.
     let who = bench.form(
         vec![(Who::Ours, None)],
         vec![(Who::Ours, None), (Who::Rslock, None)],

@@ -66,7 +66,7 @@ pub struct ContendReport {
 
 pub async fn run(order: ContendOrder) -> Result<ContendReport> {
     let client = Client::connect(order.who, &order.urls, order.settings).await?;
-    // What is set up with the first use is not what is measured.
+    // The first use sets up connections and scripts, which are not part of the measurement.
     client
         .pair(&format!("{}-warm-{}", order.name, std::process::id()))
         .await?;

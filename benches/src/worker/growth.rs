@@ -46,8 +46,8 @@ pub async fn run(order: GrowthOrder) -> Result<GrowthReport> {
     })
 }
 
-/// The median of several samples with pairs between them, and how many had been made at the middle one: what happens
-/// to be under way at one moment counts too.
+/// Median of several samples of the memory, with pairs between them, and the number of pairs made at the middle sample. A
+/// single sample would depend on the pairs under way at its moment.
 async fn resident(client: &Client, time: Duration, done: &mut u64) -> Result<(f64, u64)> {
     let (mut samples, mut at) = (Vec::new(), Vec::new());
     for _ in 0..SAMPLES {
@@ -58,7 +58,7 @@ async fn resident(client: &Client, time: Duration, done: &mut u64) -> Result<(f6
     Ok((median(samples), at[SAMPLES / 2]))
 }
 
-/// Nothing is recorded but their number: what is recorded takes memory.
+/// Only the number of pairs is recorded, because records take memory.
 async fn pairs(client: &Client, time: Duration) -> Result<u64> {
     let (mut tasks, begun) = (JoinSet::new(), Instant::now());
     for _ in 0..TASKS {

@@ -1,4 +1,4 @@
-//! Many holds at once: what they take, what renewing them costs, and what they do to pairs beside them.
+//! Many holds at once: their memory, the cost of their renewals, and their effect on pairs beside them.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::cluster::{commands, observers};
 use crate::compare::Beside;
 use crate::usage;
 
-/// For what is still on its way after the last lock was taken or given back.
+/// Pause after the last lock was taken or given back, for messages that are still under way.
 const SETTLED: Duration = Duration::from_millis(300);
 
 #[derive(Serialize, Deserialize)]
@@ -29,7 +29,7 @@ pub struct HoldsOrder {
     pub hang: Option<i32>,
 }
 
-/// Of a process that only takes the holds.
+/// Order for a process that only takes the holds.
 #[derive(Serialize, Deserialize)]
 pub struct MemoryOrder {
     pub urls: Vec<String>,
@@ -55,7 +55,7 @@ pub async fn run(order: HoldsOrder) -> Result<HoldsReport> {
     let servers = observers(&order.urls).await?;
     let pool = masters(&order.urls, order.settings).connect().await?;
     let clients = Beside::connect(&order.urls, order.settings).await?;
-    // What a process needs once is there before it is counted.
+    // The first locks set up everything that a process needs once, before the measurement.
     let named = |prefix: &'static str| {
         let pool = &pool;
         move |number| pool.red_lock(format!("{prefix}-{number:06}")).fenced(false)
@@ -76,7 +76,7 @@ pub async fn run(order: HoldsOrder) -> Result<HoldsReport> {
     let late_ms = match order.hang {
         None => None,
         Some(pid) => {
-            // A whole period and what a renewal may take, so that every hold comes to its turn.
+            // A whole period and the time of a renewal, so that every hold is renewed.
             let watch = period.mul_f64(1.3);
             let well = latest(&guards, lease, watch).await?;
             let pid = Pid::from_raw(pid).context("a process")?;
@@ -116,7 +116,8 @@ pub async fn memory(order: MemoryOrder) -> Result<f64> {
     Ok(bytes)
 }
 
-/// Watches for so long how little validity is ever left; fails if a hold is lost.
+/// Watches the holds for a time, and returns how far their least validity fell below the validity at which a renewal is
+/// due, in milliseconds. Fails if a hold is lost.
 async fn latest(guards: &[MultiLockGuard], lease: Duration, watch: Duration) -> Result<f64> {
     let mut lowest = lease;
     let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! What the bench does in processes of their own: contenders, and whatever is judged by its memory.
+//! Parts of the bench that run in processes of their own: contenders, and measurements of memory.
 
 mod contend;
 mod growth;
@@ -38,7 +38,7 @@ fn say(line: &str) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// Says that it is ready and waits for the word.
+/// Prints that it is ready, and waits for the line to begin.
 async fn ready() -> Result<()> {
     say("ready")?;
     let word = BufReader::new(tokio::io::stdin()).lines().next_line().await?;

@@ -1,4 +1,4 @@
-//! What the panels of the dashboard ask for.
+//! The queries of the dashboard's panels.
 
 use std::fs::File;
 use std::path::Path;
@@ -19,7 +19,7 @@ pub(crate) struct Target {
     pub(crate) legend: String,
 }
 
-/// What stands in for the dashboard's variables; rates are of five scrapes.
+/// Values in place of the dashboard's variables. Rates are over five scrapes.
 const VARIABLES: [(&str, &str); 4] = [
     ("$__rate_interval", "5s"),
     ("$job", ".*"),

@@ -1,4 +1,4 @@
-//! What an application exports is what the dashboard and the alerts ask for.
+//! An application exports all metrics that the dashboard and the alerts ask for.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -59,7 +59,7 @@ async fn what_the_dashboard_and_the_alerts_ask_for_is_exported() {
     let missing: Vec<_> = asked_for.iter().filter(|metric| !is_exported(metric)).collect();
     assert!(missing.is_empty(), "not exported: {missing:?}\n{scraped}");
     assert!(!scraped.contains("quantile="), "a histogram without bounds");
-    // A renewal in time is told from one that is nearly too late.
+    // The buckets distinguish a renewal in time from a renewal that is nearly too late.
     let renewed = |bound: &str| format!("multilock_renew_margin_seconds_bucket{{le=\"{bound}\"}}");
     for (bound, count) in [("5", 0), ("20", 1), ("+Inf", 1)] {
         let line = format!("{} {count}", renewed(bound));

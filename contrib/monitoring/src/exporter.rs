@@ -2,7 +2,7 @@
 
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder};
 
-/// An exporter whose histograms have the buckets that the dashboard and the alerts need.
+/// Exporter for histograms with the buckets that the dashboard and the alerts need.
 pub(crate) fn exporter() -> Result<PrometheusBuilder, BuildError> {
     let mut exporter = PrometheusBuilder::new();
     for (metric, bounds) in multilock::metrics_buckets() {

@@ -1,4 +1,4 @@
-//! A service under a real Prometheus while its masters fail: shows what the dashboard and the alerts make of it.
+//! A service under a real Prometheus while its masters fail: draws the panels of the dashboard, and checks the alerts.
 //!
 //! ```text
 //! make monitoring        # about 90 s; draws docs/monitoring.svg
@@ -8,7 +8,7 @@
 //! * `exporter.rs` makes the exporter, as `docs/operations.md` shows it.
 //! * `play.rs` kills, freezes and revives masters.
 //! * `prometheus.rs` keeps the Prometheus, with the rules of `contrib/prometheus/alerts.yml`.
-//! * `dashboard.rs` reads what the panels of `contrib/grafana/multilock.json` ask for.
+//! * `dashboard.rs` reads the queries of the panels of `contrib/grafana/multilock.json`.
 //! * `legends.rs` checks that the answers show every instance, by legends that differ.
 //! * `picture.rs` draws the answers of one instance.
 //!
@@ -37,9 +37,9 @@ use play::Play;
 use prometheus::Prometheus;
 use service::Service;
 
-/// Whatever happens, it ends after this.
+/// Time after which the program ends in any case.
 const AT_MOST: Duration = Duration::from_secs(180);
-/// What the faults of the play have to raise.
+/// Alerts that the faults of the play have to raise.
 const EXPECTED: [&str; 2] = ["MultilockHoldLost", "MultilockNoQuorum"];
 
 #[tokio::main]

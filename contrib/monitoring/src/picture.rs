@@ -86,7 +86,7 @@ fn panel(area: &DrawingArea<SVGBackend<'_>, Shift>, chart: &Chart, marks: &[(f64
             text.color(&RGBColor(130, 130, 130)),
         )])?;
     }
-    // What stays at zero beside others, or is small beside many, only fills the legend.
+    // Curves that stay at zero beside others, or are small beside many, would only fill the legend.
     let peak = |curve: &Curve| curve.points.iter().map(|point| point.1.abs()).fold(0.0, f64::max);
     let mut shown: Vec<&Curve> = chart.curves.iter().filter(|curve| peak(curve) > 0.0).collect();
     if shown.is_empty() {

@@ -1,4 +1,4 @@
-//! What happens to the masters, and when.
+//! The play: acts on the masters, and their times.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -16,7 +16,7 @@ enum Act {
     Kill(usize),
     Freeze(usize),
     Thaw(usize),
-    /// Without the data that it had.
+    /// Without its data.
     Restart(usize),
     End,
 }
@@ -33,7 +33,7 @@ impl fmt::Display for Act {
     }
 }
 
-/// By the second. One is killed, one frozen; then a third fails, and holds are lost.
+/// Second and act. One master is killed, and another one frozen. Then a third one fails, and holds are lost.
 const PLAY: [(u64, Act); 7] = [
     (12, Act::Kill(2)),
     (24, Act::Freeze(4)),
@@ -44,7 +44,7 @@ const PLAY: [(u64, Act); 7] = [
     (80, Act::End),
 ];
 
-/// What happened, and when: in seconds since 1970.
+/// An act that was performed, and its time in seconds since 1970.
 #[derive(Debug)]
 pub(crate) struct Event {
     pub(crate) at: f64,

@@ -50,7 +50,7 @@ impl Service {
     }
 }
 
-/// Short jobs, for whose names tasks contend.
+/// Short jobs. Several tasks contend for their names.
 async fn charge(masters: Masters, number: usize) {
     let name = format!("invoice:{}", number % INVOICES);
     let lock = masters.red_lock(name).metric_label("invoices");
@@ -64,7 +64,7 @@ async fn charge(masters: Masters, number: usize) {
     }
 }
 
-/// One that is held for as long as it can be.
+/// Holds a lock for as long as it can, again and again.
 async fn lead(masters: Masters) {
     let lock = masters.red_lock("leader").metric_label("leader");
     loop {

@@ -23,7 +23,7 @@ async fn check(prometheus: &Prometheus, panels: &[Panel], instances: &[String]) 
     Ok(())
 }
 
-/// A panel whose variable `$instance` is one of them.
+/// Panel with the variable `$instance` set to one instance.
 fn of_instance(panel: &Panel, instance: &str) -> Panel {
     let all = "instance=~\".*\"";
     let targets = panel.targets.iter().map(|target| {
@@ -61,7 +61,7 @@ async fn twenty_instances_can_be_told_apart_in_every_panel() {
     let operator = Masters::builder().nodes(nodes).for_tests(LEASE).connect().await;
     let operator = operator.expect("it connects");
     operator.ready(Policy::RedLock).await.expect("their votes");
-    // What only trouble shows: votes that come late, and a lock that is taken away.
+    // Some curves have values only after trouble: votes that come late, and a lock that is taken away.
     sleep(Duration::from_secs(3)).await;
     servers[0].freeze().expect("it runs");
     sleep(Duration::from_secs(2)).await;

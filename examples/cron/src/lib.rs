@@ -21,7 +21,7 @@ async fn report<F>(masters: &Masters, second: u64, job: impl Fn(u64) -> F)
 where
     F: Future<Output = Result<()>>,
 {
-    // The name says which job it is, and of which period.
+    // The name consists of the job and its period.
     let once = masters.red_lock(format!("report:{second}")).once(KEEP);
     match once.run(async move |_guard| job(second).await).await {
         Ok(Once::Ran(())) => println!("second {second}: done"),

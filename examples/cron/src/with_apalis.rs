@@ -11,7 +11,7 @@ use multilock::Masters;
 
 use crate::report;
 
-/// What `apalis` starts. It carries nothing: a job is named by its second.
+/// Message with which `apalis` starts a job. It is empty: the second of a job is its name.
 #[derive(Default)]
 struct Tick;
 

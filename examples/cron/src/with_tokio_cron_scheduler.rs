@@ -1,4 +1,4 @@
-//! The schedule by `tokio-cron-scheduler`, whose jobs are not told which period they are of.
+//! The schedule by `tokio-cron-scheduler`. It does not tell a job its period.
 
 use std::future::Future;
 use std::time::SystemTime;

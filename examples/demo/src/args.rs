@@ -1,4 +1,4 @@
-//! What this process is to be: the demo itself, or one of the processes that it starts.
+//! Role of this process: the demo itself, or one of the processes that it starts.
 
 use std::net::SocketAddr;
 
@@ -26,12 +26,12 @@ pub(crate) struct Options {
     pub(crate) break_lock: bool,
 }
 
-/// What a worker has to know beside its environment, which names the masters.
+/// Arguments of a worker. Its environment names the masters.
 #[derive(Clone, Debug)]
 pub(crate) struct Duty {
     pub(crate) number: usize,
     pub(crate) witness: SocketAddr,
-    /// Before every name that is locked.
+    /// Prefix of every name that is locked.
     pub(crate) prefix: String,
     pub(crate) break_lock: bool,
 }

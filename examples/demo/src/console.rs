@@ -1,4 +1,4 @@
-//! The web page of the command `multilock`, for whoever wants to watch.
+//! The web page of the command `multilock`, for users that want to watch.
 
 use std::process::Stdio;
 use std::time::Duration;

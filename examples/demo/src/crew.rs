@@ -33,7 +33,7 @@ impl Crew {
                 .env("MULTILOCK_LEASE", humantime::format_duration(lease).to_string())
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
-                // Ctrl-C at the terminal is for the demo, so that a worker can release what it holds.
+                // Ctrl-C at the terminal is for the demo alone, so that a worker can release its locks.
                 .process_group(0)
                 .kill_on_drop(true)
                 .spawn()
@@ -52,7 +52,7 @@ impl Crew {
         Ok(())
     }
 
-    /// Waits for workers that have been told to stop, and ends those that do not.
+    /// Waits for workers that have been told to stop, and kills workers that do not stop.
     pub(crate) async fn dismiss(&mut self) -> Result<()> {
         let end = Instant::now() + STOPS_WITHIN;
         let mut unwell = Vec::new();

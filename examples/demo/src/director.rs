@@ -1,4 +1,4 @@
-//! The play: who is on stage, what happens when, and what of it is told.
+//! The play: its processes and masters, its acts and their times, and the lines that are printed.
 
 use std::fmt;
 use std::io::{Write, stdout};
@@ -22,9 +22,9 @@ use crate::witness::{Count, Witness};
 
 const WORKERS: usize = 4;
 const MASTERS: usize = 5;
-/// Short, so that whatever a dead process leaves behind is soon free.
+/// Short, so that the locks of a dead process are soon free.
 const LEASE: Duration = Duration::from_secs(3);
-/// Whatever happens, the demo ends after this.
+/// Time after which the demo ends in any case.
 const AT_MOST: Duration = Duration::from_secs(50);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +131,7 @@ struct Stage {
     witness: Witness,
     events: UnboundedReceiver<String>,
     crew: Crew,
-    /// What the last status line was about.
+    /// Counts at the last status line.
     told: Count,
     /// One lock is left out.
     broken: bool,

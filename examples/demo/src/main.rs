@@ -7,11 +7,11 @@
 //! make demo NODES=url,url,url           # your own masters; nothing is broken, nothing is left there
 //! ```
 //!
-//! * `director.rs` is the play: it starts everybody, kills, freezes and revives masters, and tells.
+//! * `director.rs` is the play: it starts all processes, kills, freezes and revives masters, and prints the lines.
 //! * `cluster.rs` keeps the masters, which end with the demo.
 //! * `crew.rs` keeps the worker processes: this program again, as `worker.rs`.
-//! * `console.rs` serves the web page of the command, on which all of that can be watched.
-//! * `witness.rs` counts who is inside what, told over a socket in the lines of `report.rs`.
+//! * `console.rs` serves the web page of the command, on which the locks can be watched.
+//! * `witness.rs` counts the workers inside each resource, by their reports over a socket (`report.rs`).
 //! * `summary.rs` prints the figures at the end.
 //!
 //! It ends with an error if two workers were ever inside the same thing at once, or if one kind of

@@ -1,4 +1,4 @@
-//! What a worker tells the witness: one line for each, and one line back.
+//! Reports of a worker to the witness: one line for each, and one line back.
 //!
 //! `verb TAB resource TAB word TAB detail`, answered by `go` or, when the demo is over, `stop`.
 
@@ -14,7 +14,7 @@ pub(crate) enum Resource {
 }
 
 pub(crate) const INVOICES: u8 = 3;
-/// The one that is worked on without its lock by `--break-lock`.
+/// Resource that is worked on without its lock under `--break-lock`.
 pub(crate) const UNLOCKED: Resource = Resource::Invoice(1);
 
 impl Resource {
@@ -56,7 +56,7 @@ pub(crate) enum Report {
 pub(crate) enum Refusal {
     /// Somebody else has it.
     Contended,
-    /// Too few masters answered: which ones did not, and what happened instead.
+    /// Too few masters answered: the masters that did not, and the reasons.
     Unreachable { missing: String, because: String },
     /// Anything else.
     Other(String),

@@ -1,7 +1,7 @@
-//! The witness: counts who is inside what, by what the workers say and by nothing else.
+//! The witness: counts the workers inside each resource, by the reports of the workers alone.
 //!
-//! A worker says that it enters and waits for the answer before it works, and says that it leaves
-//! before it releases. So two that are inside at once, by this count, really were.
+//! A worker reports that it enters, and waits for the answer before it works. It reports that it leaves
+//! before it releases. So if the count shows two workers inside at once, they really were.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -16,28 +16,28 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::report::{Refusal, Report, Resource};
 
-/// So many violations are told, and troubles of any other kind; all are counted.
+/// Number of violations that are printed, and of other refusals and troubles. All of them are counted.
 const TOLD: u64 = 5;
-/// News about the same resource is told no more often.
+/// Shortest time between two lines about unreachable masters of the same resource.
 const TELL_EVERY: Duration = Duration::from_secs(1);
-/// Anything longer counts as this, in microseconds.
+/// Microseconds as which any longer hand-off counts.
 const LONGEST_HANDOFF: u64 = 60_000_000;
 
-/// What the witness has counted so far.
+/// Counts of the witness so far.
 #[derive(Clone, Debug)]
 pub(crate) struct Count {
     pub(crate) invoices: u64,
     pub(crate) ledgers: u64,
-    /// Entered without a lock, as `--break-lock` has it.
+    /// Entries without a lock, by `--break-lock`.
     pub(crate) unlocked: u64,
     pub(crate) contended: u64,
     pub(crate) unreachable: u64,
     pub(crate) other_refusals: u64,
     pub(crate) violations: u64,
-    /// Left with a lock whose validity had ended meanwhile.
+    /// Jobs during which the validity of the lock ended.
     pub(crate) lapses: u64,
     pub(crate) troubles: u64,
-    /// Microseconds from one worker's leaving to the next one's entering, where somebody waited.
+    /// Microseconds from the leave of a worker to the entry of the next, if a worker waited.
     pub(crate) handoffs: Histogram<u64>,
 }
 
@@ -71,23 +71,23 @@ impl Count {
     }
 }
 
-/// Who told something: a connection, and its worker.
+/// Sender of a report: a connection, and its worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Teller {
     connection: usize,
     worker: usize,
 }
 
-/// What is known of one resource.
+/// State of one resource.
 #[derive(Debug, Default)]
 struct Post {
     inside: Vec<Teller>,
     waiting: Vec<Teller>,
     /// When it was left, while somebody waits for it.
     left: Option<Instant>,
-    /// Its lock is out of reach because of these masters, as was told.
+    /// Masters without which its lock is out of reach, as printed last.
     missing: Option<String>,
-    /// When that was told last.
+    /// Time of that line.
     told: Option<Instant>,
 }
 
@@ -107,7 +107,7 @@ pub(crate) struct Witness {
 }
 
 impl Witness {
-    /// What is worth a line goes to `events`.
+    /// Starts the witness. It sends the lines to print to `events`.
     pub(crate) fn start(events: UnboundedSender<String>) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("the witness's socket")?;
         let witness = Self {
@@ -137,7 +137,7 @@ impl Witness {
         lock(&self.state).count.clone()
     }
 
-    /// Who is inside at this moment.
+    /// Resources and the workers inside them at this moment.
     pub(crate) fn inside(&self) -> String {
         let state = lock(&self.state);
         let holders = Resource::all().filter_map(|resource| {

@@ -38,7 +38,7 @@ pub(crate) async fn work(duty: &Duty) -> Result<()> {
             .context("a task has panicked")?
             .with_context(|| format!("worker {number}"))?;
     }
-    // What a refused attempt may have left on a master is taken back in the background.
+    // Refused attempts are rolled back in the background.
     sleep(Duration::from_millis(200)).await;
     Ok(())
 }
@@ -148,7 +148,7 @@ async fn pause(from_ms: u64, to_ms: u64) {
     sleep(Duration::from_micros(length)).await;
 }
 
-/// What stood in the way, also behind a wait that was too long.
+/// Reason of a refusal. For a wait that ended in vain, the reason of its last attempt.
 fn refusal(error: &LockError) -> Refusal {
     match error {
         LockError::Contended { .. } | LockError::TimedOut { last: None, .. } => Refusal::Contended,

@@ -24,7 +24,7 @@ pub(crate) const LEASE: Duration = Duration::from_secs(2);
 const WORK: Duration = Duration::from_secs(2);
 /// Wait for the lock.
 const WAIT: Duration = Duration::from_secs(30);
-/// Time to connect, which is not what the experiment is about.
+/// Time to connect, which is no subject of the experiment.
 const CONNECT: Duration = Duration::from_secs(10);
 /// Pause between two additions of a client.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -98,7 +98,7 @@ pub(crate) async fn add(way: &str, client: &str, resource: &str, urls: &str) -> 
     Ok(())
 }
 
-/// What came of one addition.
+/// Outcome of one addition.
 enum Added {
     Acknowledged,
     Refused,
@@ -186,7 +186,7 @@ async fn add_under_a_guard(
         0
     };
     let added = resource.add(number, token).await?;
-    // A hold that was lost meanwhile is what the experiment is about.
+    // A hold that was lost meanwhile is the subject of the experiment.
     let _ = guard.unlock().await;
     Ok(Added::of(added))
 }

@@ -1,4 +1,5 @@
-//! All ways at once: each with masters, a resource and clients of its own, some of which are stopped again and again.
+//! All ways at once: each with masters, a resource and clients of its own. Some of these processes are stopped again and
+//! again.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -32,7 +33,7 @@ const CLIENTS_IN_SHORT: u64 = 3;
 const STRIKES: u64 = 2;
 const STRUCK_WITHIN: Duration = Duration::from_secs(120);
 
-/// What came of one way.
+/// Outcome of one way.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) way: Way,
@@ -40,13 +41,13 @@ pub(crate) struct Row {
     pub(crate) acknowledged: usize,
     /// Acknowledged, and not in the set at the end.
     pub(crate) lost: usize,
-    /// Additions whose token the resource refused.
+    /// Additions with a token that the resource refused.
     pub(crate) refused: u64,
     /// Writes that arrived after another client had read.
     pub(crate) overtaken: u64,
 }
 
-/// All ways, by what is stopped.
+/// All ways, by the choice of stopped processes.
 pub(crate) async fn run(length: Duration) -> Result<Vec<(Stopped, Vec<Row>)>> {
     let tables = Stopped::ALL.map(async |stopped| {
         let rows = Way::ALL.map(async |way| {
@@ -214,7 +215,7 @@ impl Setting {
     }
 }
 
-/// What the resource has at the end.
+/// Result of the resource at the end.
 struct Outcome {
     refused: u64,
     overtaken: u64,
@@ -276,7 +277,7 @@ impl Adding {
         self.signal(Signal::CONT)
     }
 
-    /// Has it end, and returns what was acknowledged to it.
+    /// Has it end, and returns its acknowledged numbers.
     async fn end(mut self) -> Result<Vec<u64>> {
         drop(self.child.stdin.take());
         let status = timeout(ENDED_WITHIN, self.child.wait())

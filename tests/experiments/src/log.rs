@@ -26,7 +26,7 @@ impl Arrived {
     }
 }
 
-/// What has arrived, in order.
+/// Arrived reads and writes, in order.
 pub(crate) struct Log(UnboundedReceiver<Arrived>);
 
 impl Log {

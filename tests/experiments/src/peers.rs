@@ -1,4 +1,4 @@
-//! What redsync and Redisson's lock send, with the lease of the experiment.
+//! The commands of redsync and of Redisson's lock, with the lease of the experiment.
 
 use std::ops::Range;
 use std::time::Duration;

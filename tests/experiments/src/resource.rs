@@ -33,7 +33,7 @@ struct Guarded {
     largest: u64,
     /// Addition that has read last.
     inside: Option<u64>,
-    /// Additions whose token was below the largest one.
+    /// Additions with a token below the largest one.
     refused: u64,
     /// Writes that arrived after another addition had read.
     overtaken: u64,

@@ -41,7 +41,7 @@ impl Way {
         Self::ALL.into_iter().find(|way| way.word() == word)
     }
 
-    /// What it is in the table.
+    /// Its description in the table.
     pub(crate) fn describe(self) -> &'static str {
         match self {
             Self::Unguarded => "`lock()`, and a write at the end",

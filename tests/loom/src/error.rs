@@ -1,4 +1,4 @@
-//! What the files need of errors.
+//! The errors that the files need.
 
 /// Why a hold was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! What the files need of events: nobody looks.
+//! The events that the files need: no model looks at them.
 
 #[derive(Debug, Default)]
 pub(crate) struct HoldTrace {}

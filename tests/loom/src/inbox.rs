@@ -25,7 +25,7 @@ fn silent(_: usize) -> Fault {
     Fault::Unknown("no answer".into())
 }
 
-/// Takes in what comes too late.
+/// Takes in late answers.
 #[derive(Debug)]
 struct Kept(Mutex<Vec<(usize, Answer)>>);
 
@@ -45,8 +45,8 @@ impl Late for Kept {
     }
 }
 
-/// Three assents, of which two are wanted: the asker is woken by what makes the quorum, or by the last of all, and takes
-/// each answer once.
+/// Three assents, and two of them are wanted. The answer that makes the quorum, or the last of all, wakes the asker. It
+/// takes each answer once.
 pub fn no_answer_is_lost() {
     explore(3, || {
         let inbox = Inbox::new(3, is_assent);
@@ -72,7 +72,7 @@ pub fn no_answer_is_lost() {
     });
 }
 
-/// What refuses, fails or ends wakes at once, however many assents are wanted.
+/// A refusal, a fault or an end wakes at once, however many assents are wanted.
 pub fn a_connection_that_ends_wakes_the_asker() {
     explore(3, || {
         let inbox = Inbox::new(2, is_assent);
@@ -87,8 +87,8 @@ pub fn a_connection_that_ends_wakes_the_asker() {
     });
 }
 
-/// The deadline comes while masters answer: each counts once, as its answer or as silence, and what comes after the
-/// silence goes to whoever takes in what is late.
+/// The deadline comes while masters answer: each master counts once, by its answer or as silent. An answer after the
+/// silence goes to the `Late` that takes in late answers.
 pub fn giving_up_and_an_answer_are_one_answer() {
     explore(3, || {
         let inbox = Inbox::new(2, is_assent);
@@ -121,7 +121,7 @@ pub fn giving_up_and_an_answer_are_one_answer() {
     });
 }
 
-/// The asker goes away while masters answer: nothing is kept, and nobody is woken who is not there.
+/// The asker goes away while masters answer: nothing is kept, and no absent asker is woken.
 pub fn an_answer_to_nobody_is_dropped() {
     explore(3, || {
         let inbox = Inbox::new(2, is_assent);

@@ -3,7 +3,7 @@
 
 // The files are a part of a crate that uses all of them.
 #![allow(dead_code, unreachable_pub, missing_docs, missing_debug_implementations)]
-// A model says what it finds by a panic, and compares with what may be an error.
+// A model reports its findings by a panic, and compares with results that may be errors.
 #![allow(clippy::missing_panics_doc, clippy::unnecessary_wraps)]
 
 mod error;
@@ -19,7 +19,7 @@ pub mod values;
 
 pub use node::redis::calls;
 
-/// Runs a model in every order of its threads' steps, as far as so many preemptions reach.
+/// Runs a model in every order of its threads' steps that this number of preemptions allows.
 fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut explorer = loom::model::Builder::new();
     explorer.preemption_bound = Some(preemptions);

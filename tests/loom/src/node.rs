@@ -1,4 +1,4 @@
-//! The files, and what little of their neighbours they need.
+//! The files, and the few parts of their neighbours that they need.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ pub(crate) mod inbox;
 pub(crate) mod redis;
 pub(crate) mod sync;
 
-/// What recalls a grant; the models call the grant themselves.
+/// The source of recalls; the models recall the grant themselves.
 pub(crate) mod recalls {
     use std::fmt::Debug;
     use std::num::NonZeroU64;
@@ -32,7 +32,7 @@ pub(crate) mod recalls {
     }
 }
 
-/// What comes for a waiter, of which a line needs the number.
+/// Calls for a waiter; a line needs its number alone.
 pub(crate) mod waiters {
     #[derive(Debug)]
     pub(crate) struct Calls {

@@ -1,4 +1,4 @@
-//! What the files need of the protocol.
+//! The parts of the protocol that the files need.
 
 #[path = "../../../src/protocol/node_set.rs"]
 pub(crate) mod node_set;
@@ -10,7 +10,7 @@ pub(crate) mod fault {
 
     use crate::node::Answer;
 
-    /// Those that the two give themselves.
+    /// The faults that the pipe and the inbox give themselves.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) enum Fault {
         NotSent(Arc<str>),
@@ -24,7 +24,7 @@ pub(crate) mod fault {
     }
 }
 
-/// What a release says.
+/// Content of a release.
 pub(crate) mod claim {
     use crate::protocol::field::Field;
     use crate::protocol::kind::HoldKind;
@@ -39,7 +39,7 @@ pub(crate) mod claim {
     }
 }
 
-/// What people are shown of a hold, which the models compare alone.
+/// Caption of a hold; the models only compare it.
 pub(crate) mod caption {
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct Caption {
@@ -57,7 +57,7 @@ pub(crate) mod calls {
     }
 }
 
-/// Of the kinds, what a hold asks of them.
+/// The kinds, as far as a hold needs them.
 pub(crate) mod kind {
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub(crate) enum HoldKind {

@@ -1,4 +1,4 @@
-//! A server within reach of the driver's hand: it answers each call as soon as it is written.
+//! A server without a task of its own: it answers each call as soon as it is written.
 
 use std::io;
 use std::pin::Pin;
@@ -7,14 +7,14 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A call is one byte, and its answer is that byte's number. The end of the connection comes instead of the answer to
-/// the call after the last one that is served.
+/// A call is one byte, and its answer is that byte's number. The connection ends after the answer to the last call that
+/// is served.
 pub(crate) struct Server {
     serves: usize,
     served: usize,
     ended: bool,
     waiting: Vec<u8>,
-    /// What came, in order.
+    /// Received calls, in order.
     got: Arc<Mutex<Vec<u8>>>,
 }
 
@@ -56,7 +56,7 @@ impl AsyncWrite for Server {
 }
 
 impl AsyncRead for Server {
-    /// Nothing wakes the driver for what is to be read: only a call does, and its answer is there at once.
+    /// Bytes to read never wake the driver: only a call does, and its answer is there at once.
     fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if this.waiting.is_empty() {

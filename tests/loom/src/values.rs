@@ -1,4 +1,4 @@
-//! What the files need of values.
+//! The values that the files need.
 
 pub(crate) mod names;
 #[path = "../../../src/values/token.rs"]

@@ -6,7 +6,7 @@ use crate::state::{Breach, Event, NODES};
 use crate::step::Step;
 
 impl Step<'_> {
-    /// Begins one: everything is sent at once; how long each request takes is anybody's guess.
+    /// Begins an attempt. All requests are sent at once, and each may take any time.
     pub(crate) fn attempt(&mut self, client: usize) {
         let asker = &mut self.state.clients[client];
         asker.attempts += 1;

@@ -1,4 +1,4 @@
-//! A client: where it is in its work. What it knows of each node is in its links.
+//! A client: its phase and its counters. Its knowledge of each node is in its links.
 
 use crate::scope::Scope;
 
@@ -13,7 +13,7 @@ pub(crate) struct Client {
     pub(crate) passes_left: u8,
     /// Grants that its attempt or hold needs.
     pub(crate) needs: u8,
-    /// Rounds of the present attempt and its tenure so far.
+    /// Rounds of the present attempt and its grant so far.
     pub(crate) round: u8,
     /// Ticks since the present round began; not counted beyond the validity.
     pub(crate) elapsed: u8,
@@ -25,13 +25,13 @@ pub(crate) struct Client {
     pub(crate) left: u8,
     /// How often the hold was entered.
     pub(crate) count: u8,
-    /// The token of the hold, or the first one that the attempt proposes.
+    /// The token of the hold, or the first token that the attempt proposes.
     pub(crate) token: u8,
     /// The last token of its block.
     pub(crate) top: u8,
     /// The largest token that it proposed or saw.
     pub(crate) highest: u8,
-    /// Attempts whose holds have lapsed and are not released yet, a bit each.
+    /// Attempts with a lapsed hold that is not released yet, a bit each.
     pub(crate) lapsed: u8,
     /// Attempts that were released, a bit each.
     pub(crate) released: u8,
@@ -45,7 +45,7 @@ pub(crate) enum Phase {
     /// A quorum granted; now it is to accept a larger token.
     Raising,
     Holding,
-    /// The tenure stands; one hold of it has ended, and the next one does not exist yet.
+    /// The grant stands; one hold of it has ended, and the next one does not exist yet.
     Between,
 }
 
@@ -82,8 +82,8 @@ impl Client {
         self.phase == Phase::Holding && self.left > 0
     }
 
-    /// Whether a tenure of it stands, with a hold or between two.
-    pub(crate) fn has_tenure(&self) -> bool {
+    /// Whether a grant of it stands, with a hold or between two.
+    pub(crate) fn has_grant(&self) -> bool {
         matches!(self.phase, Phase::Holding | Phase::Between)
     }
 

@@ -40,7 +40,7 @@ const PROTOCOL: Rules = Rules {
     back: BACK,
 };
 
-/// What is explored.
+/// Bounds of one exploration.
 #[derive(Clone, Copy, Debug)]
 struct Fences {
     name: &'static str,
@@ -77,7 +77,7 @@ struct Node {
     asked: [Vote; ATTEMPTS],
 }
 
-/// What became of a request.
+/// State of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Vote {
     Unasked,

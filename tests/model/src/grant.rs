@@ -1,18 +1,18 @@
-//! A tenure that changes hands: what stands on the nodes stays, one hold in it ends and the next one begins.
+//! A grant that changes hands: it stays on the nodes, one hold in it ends and the next one begins.
 //!
-//! Nothing is sent. Rounds under way, what was touched and what is left of the validity are the tenure's, so they
-//! are the client's own here. Between two holds anything may happen; the next hold may be given up, and the
-//! tenure is released then; or the client sleeps, and hands out a token when the time is over.
+//! Nothing is sent. Rounds under way, touched nodes and the remaining validity belong to the grant, so they are the
+//! client's own here. Between two holds anything may happen. If the next hold is given up, the grant is released. If
+//! the client sleeps, it hands out a token when the time is over.
 //!
-//! A tenure that is idle in a client, for the next lock of its names, is one between two holds for long. A recall, `close`
-//! and whatever else ends it give the next hold up; to take it is to take over.
+//! A grant that is idle in a client, for the next lock of its names, is a grant between two holds for long. A recall,
+//! `close` and every other end of it give the next hold up. A lock that takes the idle grant takes over.
 
 use crate::client::Phase;
 use crate::state::{Breach, Event};
 use crate::step::Step;
 
 impl Step<'_> {
-    /// A hold ends, and its tenure is kept for the next one.
+    /// A hold ends, and its grant is kept for the next one.
     pub(crate) fn hand_over(&mut self, client: usize) {
         self.state.clients[client].phase = Phase::Between;
     }
@@ -40,7 +40,7 @@ impl Step<'_> {
         if !rules.same_needs {
             heir.needs = if heir.needs == 2 { 3 } else { 2 };
         }
-        if !rules.validity_of_tenure {
+        if !rules.validity_of_grant {
             heir.left = self.scope.validity();
         }
         if self.scope.fenced && rules.token_for_each_hold {
@@ -59,7 +59,7 @@ impl Step<'_> {
         }
     }
 
-    /// Where old guards are not idle, one of them releases what has been passed on.
+    /// If old guards are not idle, one of them releases the grant that was passed on.
     pub(crate) fn drop_old_guard(&mut self, client: usize) {
         let (attempt, token) = (self.state.clients[client].attempt(), self.declared(client));
         self.release(client, attempt, token, |_| true);

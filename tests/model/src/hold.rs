@@ -46,8 +46,7 @@ impl Step<'_> {
         if agreed >= self.quorum(client) {
             self.prolong(client, answer.word == Word::Retaken);
         }
-        // One that still has it shows that the hold is alive; only then is it put back where it was
-        // forgotten.
+        // A node that still has the hold shows that it is alive. Only then is it put back on the nodes that forgot it.
         if agreed > 0 && self.state.clients[client].left > 0 {
             for node in 0..NODES {
                 if self.state.columns[node].links[client].slot == Slot::Absent {
@@ -104,7 +103,7 @@ impl Step<'_> {
         }
     }
 
-    /// Reads what a node that counts says of a re-entry.
+    /// Reads a node's answer to a re-entry, where nodes count.
     pub(crate) fn read_entered(&mut self, client: usize, node: usize, answer: Answer) {
         let granted = answer.word == Word::Granted;
         let slot = if granted {
@@ -167,7 +166,7 @@ impl Step<'_> {
         }
     }
 
-    /// The client has no hold any more, and no tenure.
+    /// The client has no hold any more, and no grant.
     pub(crate) fn forget(&mut self, client: usize) {
         let holder = &mut self.state.clients[client];
         holder.phase = Phase::Idle;

@@ -9,13 +9,13 @@ use crate::state::Owner;
 /// Requests on their way, first in, first out.
 pub(crate) type Queue = ArrayVec<[Request; 6]>;
 
-/// A client's connection to a node, and what the client knows from there.
+/// A client's connection to a node, and the client's knowledge of that node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Link {
     pub(crate) up: bool,
     /// Sent over the connection and not executed yet.
     pub(crate) queue: Queue,
-    /// What an abandoned socket may still deliver.
+    /// Requests that an abandoned socket may still deliver.
     pub(crate) abandoned: Queue,
     /// Releases to be sent after reconnecting.
     pub(crate) owed: Queue,
@@ -25,17 +25,17 @@ pub(crate) struct Link {
     pub(crate) forgetful: bool,
     /// The node has no vote in the present round.
     pub(crate) distrusted: bool,
-    /// The attempts of which something may be on the node, a bit each.
+    /// Attempts that may have a field on the node, a bit each.
     pub(crate) touched: u8,
 }
 
-/// What a node is asked to do.
+/// Request to a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Request {
     pub(crate) verb: Verb,
     pub(crate) owner: Owner,
     pub(crate) token: u8,
-    /// Of which attempt and round it is.
+    /// Number of its attempt and its round.
     pub(crate) serial: u8,
 }
 
@@ -55,7 +55,7 @@ pub(crate) enum Verb {
     Leave,
 }
 
-/// What a node answers.
+/// Answer of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Answer {
     pub(crate) word: Word,
@@ -67,7 +67,7 @@ pub(crate) struct Answer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Word {
     Granted,
-    /// Granted to one that was forgotten.
+    /// Granted again to an owner that the node may have forgotten.
     Retaken,
     Refused,
     Absent,
@@ -93,7 +93,7 @@ pub(crate) enum Slot {
     Silent,
 }
 
-// In one go: hashing is most of what exploring costs.
+// Hashed in one go: hashing is most of the cost of an exploration.
 impl Hash for Request {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         let bytes = [self.verb as u8, self.owner.bit(), self.token, self.serial];
@@ -121,7 +121,7 @@ impl Link {
         }
     }
 
-    /// Whether a release of the owner is on its way or owed.
+    /// Whether a release of the owner is on its way or pending.
     pub(crate) fn will_release(&self, owner: Owner) -> bool {
         let releases = |request: &Request| request.verb == Verb::Release && request.owner == owner;
         self.queue.iter().any(releases) || self.owed.iter().any(releases)

@@ -1,6 +1,6 @@
-//! Explores every scope, refutes every weaker form, and prints what came of it.
+//! Explores every scope, refutes every weaker form, and prints the results.
 //!
-//! An argument chooses those with it in their names.
+//! An argument chooses the scopes and weaker forms with it in their names.
 //! `MODEL_TRACE=<part of a name>` prints the shortest way in which those weaker forms break instead.
 
 use std::process::ExitCode;

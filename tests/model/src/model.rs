@@ -1,4 +1,4 @@
-//! The state machine: which steps are open in a state, and what each leads to.
+//! The state machine: the open steps of a state, and the effect of each.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use crate::step::Step;
 /// The protocol within a scope.
 #[derive(Clone, Debug)]
 pub struct Protocol {
-    /// What is explored.
+    /// Bounds of the exploration.
     pub scope: Scope,
     /// Whether states that differ in the order of like nodes only are one. Off, nodes keep their
     /// numbers, so that a trace can be read.
@@ -178,12 +178,12 @@ impl Protocol {
                 actions.extend([Action::TakeOver { client }, Action::GiveUp { client }]);
             }
         }
-        self.of_tenure(one, client, actions);
+        self.of_grant(one, client, actions);
         let lapsed = (0..one.attempts).filter(|attempt| one.lapsed & 1 << attempt != 0);
         actions.extend(lapsed.map(|attempt| Action::Bury { client, attempt }));
     }
 
-    fn of_tenure(&self, one: &Client, client: usize, actions: &mut Vec<Action>) {
+    fn of_grant(&self, one: &Client, client: usize, actions: &mut Vec<Action>) {
         let rules = &self.scope.rules;
         if one.phase != Phase::Holding || one.entering {
             return;
@@ -214,7 +214,8 @@ fn of_link(state: &State, client: usize, node: usize, link: &Link, actions: &mut
     if !link.up {
         actions.push(Action::Reconnect { client, node });
     }
-    // One that has carried nothing breaks without a trace, and an abandoned socket is one at most.
+    // A connection breaks only with requests on it, or while its client is idle. At most one socket of a link is
+    // abandoned.
     let carries =
         !link.queue.is_empty() || link.slot == Slot::Unasked && state.clients[client].phase == Phase::Idle;
     if state.breaks > 0 && link.up && link.abandoned.is_empty() && carries {
@@ -236,7 +237,7 @@ fn read(step: &mut Step<'_>, client: usize, node: usize) {
 }
 
 impl State {
-    /// Whether nothing is held, under way or owed.
+    /// Whether nothing is held, under way or pending.
     pub(crate) fn is_quiet(&self) -> bool {
         let idle = |client: &Client| client.phase == Phase::Idle && client.lapsed == 0;
         self.clients.iter().all(idle)
@@ -269,8 +270,8 @@ impl fmt::Display for Action {
             Self::Enter { client } => write!(f, "{} enters again", name(client)),
             Self::Leave { client } => write!(f, "{} leaves once", name(client)),
             Self::Unlock { client } => write!(f, "{} unlocks", name(client)),
-            Self::HandOver { client } => write!(f, "a hold of {} ends, to pass its tenure on", name(client)),
-            Self::TakeOver { client } => write!(f, "the next hold of {} takes the tenure over", name(client)),
+            Self::HandOver { client } => write!(f, "a hold of {} ends, to pass its grant on", name(client)),
+            Self::TakeOver { client } => write!(f, "the next hold of {} takes the grant over", name(client)),
             Self::DropOldGuard { client } => {
                 write!(f, "{} drops a guard of a hold that was passed on", name(client))
             }

@@ -1,4 +1,4 @@
-//! A node: what the scripts do, each in one step.
+//! A node: the effect of the scripts, each in one step.
 
 use std::hash::{Hash, Hasher};
 
@@ -6,7 +6,7 @@ use crate::link::{Answer, Request, Verb, Word};
 use crate::scope::Scope;
 use crate::state::Owner;
 
-/// What a node stores under the name, and since when it has a vote.
+/// The data of a node under the name, and the time until the node has a vote.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Node {
     pub(crate) holder: Option<Owner>,
@@ -19,13 +19,13 @@ pub(crate) struct Node {
     pub(crate) revoked: u8,
     /// Ticks for which it has no vote.
     pub(crate) quarantine: u8,
-    /// What tokens must be above since its restart.
+    /// Least token of a proposal since its restart.
     pub(crate) floor: u8,
     /// Somebody's force is on its way here.
     pub(crate) force_due: bool,
 }
 
-// In one go: hashing is most of what exploring costs.
+// Hashed in one go: hashing is most of the cost of an exploration.
 impl Hash for Node {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         let holder = self.holder.map_or(0, Owner::bit);
@@ -44,14 +44,14 @@ impl Hash for Node {
     }
 }
 
-/// What executing a request showed.
+/// Result of a request.
 pub(crate) struct Executed {
     pub(crate) answer: Answer,
     pub(crate) ttl_shrank: bool,
 }
 
 impl Node {
-    /// Runs a request. `lease` is what this node makes of the lease that is asked for, in ticks.
+    /// Runs a request. `lease` is the requested lease by this node's clock, in ticks.
     pub(crate) fn execute(&mut self, request: Request, lease: u8, scope: &Scope) -> Executed {
         let before = (self.holder, self.ttl);
         let answer = self.answer(request, lease, scope);
@@ -150,7 +150,7 @@ impl Node {
         self.count = 1;
     }
 
-    /// Deletes the hold, whoever has it.
+    /// Deletes the hold of any owner.
     pub(crate) fn free(&mut self) {
         self.holder = None;
         self.ttl = 0;

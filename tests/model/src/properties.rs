@@ -1,4 +1,4 @@
-//! The promises, and what must be possible.
+//! The promises, and the states that must be possible.
 
 use stateright::Property;
 
@@ -10,7 +10,7 @@ use crate::state::{Breach, Event, NODES, Owner, State};
 
 /// At any instant at most one guard has validity left.
 pub(crate) const ONE_HOLD: &str = "one valid hold";
-/// A hold with validity left stands on a quorum of nodes, not counting what nodes in quarantine forgot.
+/// A hold with validity left stands on a quorum of nodes. Nodes in quarantine count, as they may have forgotten it.
 pub(crate) const STANDS: &str = "a valid hold stands on a quorum";
 /// A field on a node is a present hold's or attempt's, or its release is to come.
 pub(crate) const NO_ORPHAN: &str = "nothing is left behind";
@@ -24,15 +24,15 @@ pub(crate) const TOKENS_RISE: &str = "tokens rise";
 pub(crate) const LOST_IS_LOST: &str = "lost is terminal";
 /// No hold is handed out after its time.
 pub(crate) const IN_TIME: &str = "no hold is handed out late";
-/// What is left of a hold on a node never falls but by time and release.
+/// The remaining lease of a hold on a node falls only by time and release.
 pub(crate) const TTL: &str = "no lease is shortened";
-/// No tenure is released a second time.
-pub(crate) const RELEASED_ONCE: &str = "a tenure is released once";
+/// No grant is released a second time.
+pub(crate) const RELEASED_ONCE: &str = "a grant is released once";
 /// A node where an attempt holds accepts its raised token.
 pub(crate) const ONE_RAISE: &str = "one raise is enough";
-/// An extension counts so many forgetful nodes only as every quorum meets it outside them.
+/// An extension counts forgetful nodes only as long as every quorum meets it outside them.
 pub(crate) const REMEMBERED: &str = "an extension rests on nodes that remember";
-/// Whoever was forced out of a node does not come back there.
+/// An owner that was forced out of a node does not come back there.
 pub(crate) const FORCED_OUT: &str = "forced out is out";
 
 /// The properties of a scope.
@@ -84,7 +84,7 @@ pub(crate) fn of(scope: &Scope) -> Vec<Property<Protocol>> {
     kept.chain(witnessed).collect()
 }
 
-/// What must be possible somewhere.
+/// Witnesses: states that must be possible somewhere.
 fn witnesses() -> Vec<Property<Protocol>> {
     macro_rules! witness {
         ($name:literal, $event:ident) => {

@@ -1,10 +1,9 @@
 //! Readers' tokens: three masters, attempts to read or to write in any order with any proposals, and messages that are
 //! executed at any time or never.
 //!
-//! Who holds a name is left out, so more is allowed here than the protocol allows: every master answers every attempt,
-//! and a field that is gone is a message that never comes. So nothing rests on time but the fences that are forgotten,
-//! by clocks of each master's own. A raise is an attempt that begins later, of which more is promised. Attempts are
-//! numbered as they begin.
+//! Holders of a name are left out, so more is allowed here than the protocol allows. Every master answers every attempt,
+//! and a field that is gone is a message that never comes. So only forgotten fences rest on time, by clocks of each
+//! master's own. A raise is an attempt that begins later, so more is promised of it. Attempts are numbered as they begin.
 
 mod model;
 mod state;
@@ -20,11 +19,11 @@ use crate::run::{Verdict, explored, refuted_in};
 struct Rules {
     /// A token that fewer than a quorum have told is written to the masters that granted first.
     written_back: bool,
-    /// Which of the tokens that its quorum told is a reader's.
+    /// Choice of a reader's token among the tokens that its quorum told.
     of_quorum: Choice,
-    /// Where no fence is stored a reader is told the floor at least, and that is stored. Off: what it proposed.
+    /// Without a stored fence, a reader is told the floor at least, and that is stored. Off: its proposal.
     floor: bool,
-    /// What a reader is told is stored for every one of its names. Off: a lower fence stays.
+    /// The token that a reader is told is stored for every one of its names. Off: a lower fence stays.
     lower_raised: bool,
 }
 
@@ -42,7 +41,7 @@ const PROTOCOL: Rules = Rules {
     lower_raised: true,
 };
 
-/// What is explored.
+/// Bounds of one exploration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReaderTokens {
     name: &'static str,
@@ -52,7 +51,7 @@ pub(crate) struct ReaderTokens {
     names: usize,
     /// Proposals are at least 1 and at most that.
     tokens: u8,
-    /// How many tokens a writer proposes at once, the last of which is stored.
+    /// Number of tokens that a writer proposes at once. The last one is stored.
     block: u8,
     /// Until when masters' clocks go on, from [`BEHIND`]. With 0 no fence is forgotten.
     end: u8,
@@ -91,7 +90,7 @@ const FORGOTTEN: ReaderTokens = ReaderTokens {
     ..UNTIMED
 };
 
-/// One master, whose clock is set back.
+/// One master with a clock that is set back.
 const SET_BACK: ReaderTokens = ReaderTokens {
     name: "reader tokens, a clock that is set back",
     attempts: 3,

@@ -28,7 +28,7 @@ const ONE_SET: Introductions = Introductions {
     faults: None,
 };
 
-/// While one master tells what it has recorded, a client of another number changes nothing.
+/// While one master tells its recorded number, a client of another number changes nothing.
 const TWO_NUMBERS: Introductions = Introductions {
     lists: [THREE, FIVE],
     new: 0,

@@ -26,14 +26,14 @@ pub struct Rules {
     pub quarantine_of_a_lease: bool,
     /// It has no vote in extensions either.
     pub quarantine_in_extensions: bool,
-    /// So many forgetful nodes may vote that every quorum still meets every other in one that
-    /// remembers. Off: one more.
+    /// Forgetful nodes may vote as long as every two quorums have a node in common that remembers. Off: one more may
+    /// vote.
     pub allowance: bool,
-    /// An extension creates nothing. Off: it takes what is free.
+    /// An extension creates nothing. Off: it takes the name of a node where it is free.
     pub extend_creates_nothing: bool,
     /// A time to live is only ever raised. Off: the last writer sets it.
     pub lease_only_raised: bool,
-    /// A node accepts a token above what it has stored. Off: one that equals it, too.
+    /// A node accepts a token above its stored one. Off: an equal token, too.
     pub accept_strictly: bool,
     /// Tokens are numbers the client proposes. Off: each node counts, and the largest is the token.
     pub one_token_for_all: bool,
@@ -41,19 +41,19 @@ pub struct Rules {
     pub raise_needs_owner: bool,
     /// A token is accepted only together with the grant. Off: by a node that refuses, too.
     pub accept_with_grant: bool,
-    /// Tokens start above whatever a restarted node may have forgotten.
+    /// Tokens start above all tokens that a restarted node may have forgotten.
     pub floor: bool,
     /// Force leaves a mark that keeps the former owner out.
     pub force_marks: bool,
     /// The client counts re-entries. Off: the nodes do, up and down.
     pub client_counts: bool,
-    /// A tenure is passed on to holds that need as many grants as the one before. Off: to any.
+    /// A grant is passed on to holds that need as many grants as the one before. Off: to any.
     pub same_needs: bool,
-    /// A hold has ended before the next one of its tenure exists. Off: it ends afterwards.
+    /// A hold has ended before the next one of its grant exists. Off: it ends afterwards.
     pub ends_before_next: bool,
-    /// A hold that was passed on is valid for what is left of the tenure. Off: for a lease from then.
-    pub validity_of_tenure: bool,
-    /// Every hold of a tenure has a token of its own. Off: they share one.
+    /// A hold that was passed on is valid for the rest of the grant. Off: for a lease from then.
+    pub validity_of_grant: bool,
+    /// Every hold of a grant has a token of its own. Off: they share one.
     pub token_for_each_hold: bool,
     /// A node that accepts a block of tokens stores its last one. Off: its first.
     pub block_stored: bool,
@@ -64,9 +64,9 @@ pub struct Rules {
     pub block_declared: bool,
     /// A guard of a hold that was passed on releases nothing.
     pub old_guards_idle: bool,
-    /// A tenure that was released is not passed on.
+    /// A grant that was released is not passed on.
     pub released_is_over: bool,
-    /// A tenure whose next hold is given up before it exists is released.
+    /// A grant is released if its next hold is given up before it exists.
     pub given_up_is_released: bool,
 }
 
@@ -96,7 +96,7 @@ impl Rules {
         client_counts: true,
         same_needs: true,
         ends_before_next: true,
-        validity_of_tenure: true,
+        validity_of_grant: true,
         token_for_each_hold: true,
         block_stored: true,
         above_own_block: true,

@@ -10,10 +10,10 @@ use crate::model::{Action, Protocol};
 use crate::scope::Scope;
 use crate::weaker::Weaker;
 
-/// What exploring came to.
+/// Result of an exploration.
 #[derive(Debug)]
 pub struct Verdict {
-    /// Of what.
+    /// Name of the scope or of the weaker form.
     pub name: &'static str,
     /// Different states.
     pub states: usize,
@@ -21,7 +21,7 @@ pub struct Verdict {
     pub depth: usize,
     /// How long it took.
     pub took: Duration,
-    /// What must not be: broken promises, promises kept by a weaker form, witnesses that were not
+    /// Findings that must not be: broken promises, promises kept by a weaker form, witnesses that were not
     /// found, states left unexplored.
     pub failures: Vec<String>,
     /// Broken promises with the number of steps that break them.
@@ -79,7 +79,7 @@ where
     }
 }
 
-/// Looks for the shortest way in which a weaker form breaks its promise, which is as long as it says.
+/// Looks for the shortest way in which a weaker form breaks its promise. The form says how long that is.
 #[must_use]
 pub fn refute(weaker: &Weaker) -> Verdict {
     let model = || Protocol {
@@ -144,8 +144,8 @@ pub fn trace(weaker: &Weaker) -> Vec<Action> {
     search(model, weaker.breaks).1
 }
 
-/// Breadth first on one thread. The checker looks up only every so many states and reports the latest
-/// way it met, so it is sent again for a shorter one until there is none.
+/// Breadth first on one thread. The checker looks up only now and then, and reports the latest way that it met. So it
+/// is sent again for a shorter way until there is none.
 fn search<M>(model: impl Fn() -> M, breaks: &'static str) -> (usize, Vec<M::Action>)
 where
     M: Model + Send + Sync + 'static,
@@ -158,7 +158,7 @@ where
         let promise = HasDiscoveries::AnyOf([breaks].into());
         let mut builder = model().checker().finish_when(promise);
         if !shortest.is_empty() {
-            // The checker counts states of a way, of which there is one more than steps.
+            // The checker counts the states of a way: one more than its steps.
             builder = builder.target_max_depth(shortest.len() + 1);
         }
         let checker = builder.spawn_bfs().join();

@@ -1,4 +1,4 @@
-//! What a model explores: how many clients, attempts and faults.
+//! Bounds of an exploration: the numbers of clients, attempts and faults.
 
 use crate::rules::Rules;
 use crate::state::{CLIENTS, NODES};
@@ -21,9 +21,9 @@ pub struct Scope {
     pub shorter: bool,
     /// Re-entries of each client, over all its holds.
     pub entries: [u8; CLIENTS],
-    /// How often each client passes a tenure on, over all its tenures.
+    /// How often each client passes a grant on, over all its grants.
     pub passes: [u8; CLIENTS],
-    /// Whether time passes. Without it nothing expires, and more can be explored of what does not
+    /// Whether time passes. Without it nothing expires, and more can be explored of the rules that do not
     /// rest on time.
     pub time: bool,
     /// The lease, in ticks.
@@ -38,14 +38,13 @@ pub struct Scope {
     pub late_acquires: bool,
     /// Nodes that restart.
     pub restarts: u8,
-    /// What a restart may lose.
+    /// Losses that a restart may cause.
     pub losses: &'static [Loss],
     /// Whether holds have fencing tokens.
     pub fenced: bool,
-    /// How many tokens an attempt proposes at once, for as many holds of its tenure.
+    /// How many tokens an attempt proposes at once, for as many holds of its grant.
     pub block: u8,
-    /// What each client's clock proposes as a token at first, or by how many ticks it is off where
-    /// there are clocks.
+    /// The first token that each client proposes. Where tokens come from clocks: the ticks by which each clock is off.
     pub clocks: [i8; CLIENTS],
     /// The number of ticks explored where tokens come from clocks; 0 where they only count upwards.
     pub clock_until: u8,
@@ -53,11 +52,11 @@ pub struct Scope {
     pub force: bool,
     /// Promises that are not made under these conditions, by their names.
     pub not_promised: &'static [&'static str],
-    /// What must come about in it, so that it is not empty talk.
+    /// States that must come about in it, so that it is not vacuous.
     pub witnesses: &'static [&'static str],
 }
 
-/// What a node loses in a restart.
+/// Loss of a node in a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// The lock and its marks, not the fence.

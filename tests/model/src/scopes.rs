@@ -10,7 +10,7 @@ pub fn scopes() -> Vec<Scope> {
     let mut scopes = of_locks();
     scopes.extend(of_memory());
     scopes.extend(of_tokens());
-    scopes.extend(of_tenures());
+    scopes.extend(of_grants());
     scopes
 }
 
@@ -136,7 +136,7 @@ fn of_tokens() -> Vec<Scope> {
     }]
 }
 
-fn of_tenures() -> Vec<Scope> {
+fn of_grants() -> Vec<Scope> {
     vec![
         Scope {
             name: "passed on",

@@ -1,10 +1,10 @@
 //! Read and write locks: many readers or one writer over a quorum, and a writer that becomes a reader.
 //!
-//! A machine of its own, as a key that many hold has a deadline for each of them and none of what the first one is
-//! about: tokens, tenures, re-entry, force. Three masters, up to three clients, each of which reads or writes. As there,
-//! requests of a connection are executed in their order at any later time, answers are read at any later time or never,
-//! connections break, masters restart, and time passes for all clocks together. Readers' tokens need no
-//! leases: they have a machine to themselves.
+//! They have a machine of their own: a key with many holders has a deadline for each of them. The subjects of the first
+//! machine are left out: tokens, grants, re-entry, force. There are three masters and up to three clients, and each client
+//! reads or writes. Requests of a connection are executed in their order at any later time, as in the first machine.
+//! Answers are read at any later time or never. Connections break, masters restart, and time passes for all clocks
+//! together. Readers' tokens need no leases: they have a machine to themselves.
 //!
 //! Not here: keys that other libraries have a part in.
 

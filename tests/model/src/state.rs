@@ -1,4 +1,4 @@
-//! The state of everything: three nodes with what lies between them and the clients, and the clients.
+//! The state of everything: three nodes, their links to the clients, and the clients.
 
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
@@ -18,10 +18,10 @@ pub(crate) const CLIENTS: usize = 2;
 pub struct State {
     pub(crate) columns: [Column; NODES],
     pub(crate) clients: [Client; CLIENTS],
-    /// What may still go wrong.
+    /// Faults that may still come.
     pub(crate) breaks: u8,
     pub(crate) restarts: u8,
-    /// Whom somebody is forcing, or has forced, out.
+    /// The owner that an operator is forcing out, or has forced out.
     pub(crate) forced: Option<Owner>,
     /// Ticks since the beginning, where tokens come from clocks.
     pub(crate) now: u8,
@@ -29,9 +29,9 @@ pub struct State {
     pub(crate) issued: u64,
     /// Promises that the last step broke, a bit each of [`Breach`].
     pub(crate) breaches: u16,
-    /// What has come about on the way here, a bit each of [`Event`].
+    /// Events on the way here, a bit each of [`Event`].
     pub(crate) events: Aside<u16>,
-    /// The clients of which an attempt was refused by a holder, a bit each.
+    /// The clients with an attempt that a holder refused, a bit each.
     pub(crate) refused: Aside<u8>,
 }
 
@@ -76,16 +76,16 @@ pub(crate) enum Breach {
     TtlShrank,
     /// A hold was handed out or prolonged although its time was over.
     TooLate,
-    /// A hold was handed out while the one before it in its tenure was valid.
+    /// A hold was handed out while the one before it in its grant was valid.
     Overlap,
     ReleasedTwice,
     /// A node where the attempt holds did not accept its raised token.
     RaiseRefused,
-    /// An extension counted more forgetful nodes than its quorum bears.
+    /// An extension counted more forgetful nodes than its quorum tolerates.
     Forgetful,
 }
 
-/// What must be possible, or a model would be empty talk.
+/// Events that must be possible, so that the model is not vacuous.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     Granted,
@@ -104,7 +104,7 @@ pub(crate) enum Event {
     /// A node that was in quarantine answered and did not count.
     Quarantined,
     PassedOn,
-    /// An extension was confirmed between two holds of a tenure.
+    /// An extension was confirmed between two holds of a grant.
     ExtendedBetween,
 }
 

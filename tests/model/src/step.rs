@@ -1,4 +1,4 @@
-//! One step under way: the state that it changes, and what all kinds of steps share.
+//! One step under way: the state that it changes, and the part that all kinds of steps share.
 
 use crate::client::Phase;
 use crate::link::{Request, Slot, Verb};
@@ -11,7 +11,7 @@ pub(crate) struct Step<'a> {
     pub(crate) state: State,
 }
 
-/// Tokens to a tick of the clock: clients count on from what they have seen more slowly than that.
+/// Tokens to a tick of the clock: clients count on from the tokens that they have seen more slowly than that.
 const TOKENS_A_TICK: i8 = 4;
 
 impl Step<'_> {
@@ -47,7 +47,7 @@ impl Step<'_> {
         }
     }
 
-    /// Begins a round: whose vote counts is settled when it is sent.
+    /// Begins a round. The nodes with a vote are settled when it is sent.
     pub(crate) fn begin_round(&mut self, client: usize, counts_everybody: bool) {
         let allowed = self.scope.forgetful_allowed(self.quorum(client));
         let forgetful = |node: &crate::node::Node| node.quarantine > 0;
@@ -62,7 +62,7 @@ impl Step<'_> {
         self.state.clients[client].elapsed = 0;
     }
 
-    /// Sends a request whose answer is awaited; nothing is sent without a connection.
+    /// Sends a request and awaits its answer; nothing is sent without a connection.
     pub(crate) fn ask(&mut self, client: usize, node: usize, verb: Verb) {
         let request = self.request(client, verb);
         let attempt = self.state.clients[client].attempt();
@@ -130,8 +130,8 @@ impl Step<'_> {
         NODES - self.quorum(client) + 1
     }
 
-    /// Proposes a block of tokens above all that the client has proposed or seen, its clock, and what
-    /// nodes may have forgotten.
+    /// Proposes a block of tokens above all tokens that the client has proposed or seen. The block is not below the
+    /// client's clock, nor below the tokens that nodes may have forgotten.
     pub(crate) fn propose(&mut self, client: usize) {
         if !self.scope.fenced {
             return;
@@ -158,8 +158,8 @@ impl Step<'_> {
         };
     }
 
-    /// What a node that starts now has to assume forgotten: all that was proposed before its
-    /// quarantine ends.
+    /// The floor of a node that starts now: it may have forgotten all tokens that are proposed before its quarantine
+    /// ends.
     pub(crate) fn floor(&self) -> u8 {
         if self.scope.clock_until == 0 {
             return 0;
@@ -167,7 +167,7 @@ impl Step<'_> {
         (self.state.now + self.scope.lease) * TOKENS_A_TICK.unsigned_abs()
     }
 
-    /// A token was handed out. A hold without validity may be late with it: it is ordered as its tenure
+    /// A token was handed out. A hold without validity may be late with it: it is ordered as its grant
     /// was granted.
     pub(crate) fn issue(&mut self, client: usize) {
         let holder = &self.state.clients[client];

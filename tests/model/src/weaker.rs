@@ -7,10 +7,10 @@ use crate::properties::{
 use crate::rules::Rules;
 use crate::scope::Scope;
 
-/// A weaker form and what it breaks.
+/// A weaker form, and the promise that it breaks.
 #[derive(Clone, Debug)]
 pub struct Weaker {
-    /// The protocol without a rule, or beyond what it promises to stand.
+    /// The protocol without a rule, or under more faults than it promises to tolerate.
     pub scope: Scope,
     /// The promise that must turn out broken.
     pub breaks: &'static str,
@@ -42,7 +42,7 @@ pub fn weaker_forms() -> Vec<Weaker> {
     forms.extend(of_holds());
     forms.extend(of_memory());
     forms.extend(of_tokens());
-    forms.extend(of_tenures());
+    forms.extend(of_grants());
     forms
 }
 
@@ -105,20 +105,20 @@ fn of_tokens() -> Vec<Weaker> {
     ]
 }
 
-fn of_tenures() -> Vec<Weaker> {
+fn of_grants() -> Vec<Weaker> {
     vec![
         weaker!("passed on to one that needs more", { same_needs }, STANDS in 7, { passes: [1, 0] }),
         weaker!("a round for more, confirmed by fewer", { same_needs }, REMEMBERED in 15, {
             quorum: [3, 2], extensions: [1, 0], passes: [1, 0], restarts: 1, time: false,
         }),
         weaker!("the next hold before the end of the last", { ends_before_next }, ONE_HOLD in 6, { passes: [1, 0] }),
-        weaker!("a lease from the pass on", { validity_of_tenure }, ONE_HOLD in 14, { passes: [1, 0] }),
+        weaker!("a lease from the pass on", { validity_of_grant }, ONE_HOLD in 14, { passes: [1, 0] }),
         weaker!("old guards release", { old_guards_idle }, ONE_HOLD in 14, { passes: [1, 0] }),
         weaker!("old guards release, twice", { old_guards_idle }, RELEASED_ONCE in 9, { passes: [1, 0] }),
         weaker!("released, then passed on", { released_is_over }, ONE_HOLD in 14, { passes: [1, 0] }),
         weaker!("released, passed on, released", { released_is_over }, RELEASED_ONCE in 8, { passes: [1, 0] }),
         weaker!("given up between two holds, kept", { given_up_is_released }, NO_ORPHAN in 7, { passes: [1, 0] }),
-        weaker!("one token for a tenure", { token_for_each_hold }, TOKENS_UNIQUE in 7, {
+        weaker!("one token for a grant", { token_for_each_hold }, TOKENS_UNIQUE in 7, {
             passes: [1, 0], fenced: true, block: 2,
         }),
         weaker!("only the first token of a block stored", { block_stored }, TOKENS_UNIQUE in 14, {

@@ -1,4 +1,4 @@
-//! What happens to clients and nodes: deliveries, time, faults, and somebody's force.
+//! Events that happen to clients and nodes: deliveries, time, faults, and an operator's force.
 
 use crate::client::Phase;
 use crate::link::{Request, Slot, Verb};
@@ -40,7 +40,7 @@ impl Step<'_> {
         executed.answer
     }
 
-    /// A connection breaks. What it was to carry may still arrive; whoever waits for it never knows.
+    /// A connection breaks. Its requests may still arrive, but the client never gets their answers.
     pub(crate) fn break_link(&mut self, client: usize, node: usize) {
         self.state.breaks -= 1;
         let obligations = self.scope.rules.obligations;
@@ -59,7 +59,7 @@ impl Step<'_> {
         self.lose_answer(client, node);
     }
 
-    /// A new connection: its predecessor is ended, then what is owed is sent.
+    /// A new connection: the server ends its predecessor, then the pending releases are sent.
     pub(crate) fn reconnect(&mut self, client: usize, node: usize) {
         let link = &mut self.state.columns[node].links[client];
         link.up = true;
@@ -69,7 +69,7 @@ impl Step<'_> {
         }
     }
 
-    /// A node restarts without what it lost. All sockets to it die with it.
+    /// A node restarts without its lost data. All sockets to it die with it.
     pub(crate) fn restart(&mut self, node: usize, loss: Loss) {
         self.state.restarts -= 1;
         let floor = self.floor();
@@ -95,8 +95,7 @@ impl Step<'_> {
         }
     }
 
-    /// What was asked over a connection that is gone stays unanswered. An answer that has come is
-    /// still read.
+    /// Requests over a connection that is gone stay unanswered. An answer that has come is still read.
     fn lose_answer(&mut self, client: usize, node: usize) {
         let link = &mut self.state.columns[node].links[client];
         if link.slot != Slot::Waiting {
@@ -145,11 +144,11 @@ impl Step<'_> {
             if one.is_trying() || one.extending.is_some() {
                 one.elapsed = (one.elapsed + 1).min(most);
             }
-            if one.has_tenure() && one.left > 0 {
+            if one.has_grant() && one.left > 0 {
                 one.left -= 1;
                 match (one.left, one.phase) {
                     (0, Phase::Holding) => self.lapse(client),
-                    // Whoever is passing it on may notice later.
+                    // A client that is passing the grant on may notice later.
                     (0, _) => self.end_round(client),
                     _ => {}
                 }

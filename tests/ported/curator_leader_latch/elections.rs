@@ -1,4 +1,4 @@
-//! Who leads, and in which order.
+//! Elections, and the order of leaders.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,4 +1,4 @@
-//! What the tasks of a leader are told of its terms.
+//! Notices to the tasks of a leader about its terms.
 
 use multilock::FencingToken;
 use multilock::sim::Cluster;
@@ -38,7 +38,7 @@ async fn twice_each(cluster: &Cluster) -> (usize, Vec<FencingToken>) {
     (stepped_down, tokens)
 }
 
-/// `testCallbackSanity`: twenty terms, ten of which are stepped down from.
+/// `testCallbackSanity`: twenty terms. The leader steps down from ten of them.
 #[tokio::test(start_paused = true)]
 async fn test_callback_sanity() {
     let cluster = Cluster::new(3);

@@ -36,7 +36,8 @@ async fn test_watched_node_deleted_on_reconnect() {
     second.close().await;
 }
 
-/// `testResettingOfLeadershipAfterConcurrentLeadershipChange`: the leader steps down while the other one stands anew.
+/// `testResettingOfLeadershipAfterConcurrentLeadershipChange`: the leader steps down while the other candidate campaigns
+/// again.
 #[tokio::test(start_paused = true)]
 async fn test_resetting_of_leadership_after_concurrent_leadership_change() {
     let cluster = Cluster::new(3);
@@ -51,7 +52,7 @@ async fn test_resetting_of_leadership_after_concurrent_leadership_change() {
     second.abort();
     let second = Latch::start(clients[1].red_lock(PATH));
     sleep(ms(1000)).await;
-    // Whoever leads now steps down, and the other one leads.
+    // The present leader steps down, and the other candidate leads.
     assert_eq!(leaders([&first, &second]), 1);
     assert!(first.lost() >= 1, "its first term is over");
     for _ in 0..4 {

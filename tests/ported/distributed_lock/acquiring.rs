@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout};
 use crate::memory::{connect, executed, ms, queues, settle};
 use crate::steps::{Room, clients, is_contended, is_timed_out, locks, wait_in_vain, waiting};
 
-/// `BasicTest`: by dropping guards, which is what a synchronous `Dispose` is here.
+/// `BasicTest`: by dropping guards, the counterpart of a synchronous `Dispose`.
 #[tokio::test(start_paused = true)]
 async fn basic_test() {
     let masters = connect(&Cluster::new(3)).await;
@@ -128,7 +128,7 @@ async fn cancellation_test() {
     );
 }
 
-/// `TestCanceledAlreadyThrowsForSyncAndDoesNotThrowForAsync`: what is cancelled before it begins asks no master.
+/// `TestCanceledAlreadyThrowsForSyncAndDoesNotThrowForAsync`: a call that is cancelled before it begins asks no master.
 #[tokio::test(start_paused = true)]
 async fn test_canceled_already_throws_for_sync_and_does_not_throw_for_async() {
     let cluster = Cluster::new(3);

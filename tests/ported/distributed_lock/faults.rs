@@ -9,7 +9,7 @@ use crate::steps::{is_contended, locks, wait_in_vain, waiting};
 
 const FAULT: &str = "BUSY a fault of this database";
 
-/// Number of masters whose answer tells of the fault.
+/// Number of masters with an answer that tells of the fault.
 fn faults(votes: &Votes) -> usize {
     let says_it = |node: &&NodeVote| node.vote.to_string().contains("a fault of this database");
     votes.iter().filter(says_it).count()

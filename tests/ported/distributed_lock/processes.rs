@@ -21,7 +21,7 @@ async fn connect(urls: impl IntoIterator<Item = String>) -> Masters {
     connecting.await.expect("masters that can be used")
 }
 
-/// The other process: takes the lock, says so, and does what the next line of its input says.
+/// The other process: takes the lock, says so, and follows the next line of its input.
 async fn take_lock() {
     let urls = std::env::var("MULTILOCK_TEST_URLS").expect("set by the parent");
     let masters = connect(urls.split(',').map(str::to_owned)).await;

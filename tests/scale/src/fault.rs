@@ -12,7 +12,7 @@ const PERIOD: Duration = Duration::from_secs(90);
 /// Time for which a strike lasts.
 const LENGTH: Duration = Duration::from_secs(30);
 
-/// What happens for half a minute of each minute and a half, to another master or region each time.
+/// Fault that lasts for half a minute of each minute and a half, on another master or region each time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// A master is killed, and comes back without its data.

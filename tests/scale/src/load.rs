@@ -1,4 +1,4 @@
-//! What each client does: it takes a name at random, holds it for a while, and thinks.
+//! Work of each client: it takes a name at random, holds it for a while, and thinks.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,14 +17,14 @@ const HOLDS: Duration = Duration::from_millis(100);
 /// Time for which a name is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What came of the calls of all clients.
+/// Outcomes of the calls of all clients.
 #[derive(Debug)]
 pub(crate) struct Tally {
     pub(crate) witness: Witness,
     counts: Mutex<Counts>,
 }
 
-/// Numbers of calls by their outcome, and the waits of those that were granted, in microseconds.
+/// Numbers of calls by their outcome, and the waits of granted calls, in microseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Counts {
     pub(crate) grants: u64,

@@ -1,5 +1,6 @@
-//! How grants, waits, scripts and memory grow with the number of clients, of names and with distance, and what faults do to
-//! them: an hour of virtual time for each row, on masters in memory. Prints a table, and draws its growth: `docs/growth.svg`.
+//! Growth of grants, waits, scripts and memory with the number of clients, the number of names and distance, and the effect
+//! of faults on them. Each row takes an hour of virtual time, on masters in memory. Prints a table, and draws its growth:
+//! `docs/growth.svg`.
 //!
 //! Each row is a run in a process of its own, so that its memory is its own. A run fails if two valid holds of one name meet,
 //! or if anything is left on the masters or pending at the end.

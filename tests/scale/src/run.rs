@@ -90,7 +90,7 @@ async fn most_pending(clients: Vec<Masters>, cluster: Arc<Cluster>, end: Instant
     let mut most = 0;
     while Instant::now() < end {
         most = most.max(pending(&clients));
-        // A server frees by itself what has expired. A master in memory does so when it lists its keys.
+        // A server frees expired keys by itself. A master in memory does so when it lists its keys.
         cluster.iter().for_each(|master| drop(master.keys()));
         sleep(Duration::from_secs(10)).await;
     }

@@ -56,7 +56,7 @@ impl Setting {
     }
 }
 
-/// What grows from row to row.
+/// Size that grows from row to row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Size {
     Clients,

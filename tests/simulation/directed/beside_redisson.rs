@@ -1,5 +1,5 @@
-//! Many read and one writes, beside Redisson's locks on the same name: neither side gets in beside the other, whatever is
-//! late, lost or deleted.
+//! Many read and one writes, beside Redisson's locks on the same name. Neither side gets in beside the other, although
+//! messages are late or lost and keys are deleted.
 
 pub(crate) mod counts;
 pub(crate) mod ours;
@@ -97,7 +97,7 @@ async fn a_waiter_hears_what_waiters_of_a_fair_lock_hear() {
     assert!(took > 4 * second, "{took:?}");
 }
 
-/// Somebody of theirs forces the lock: the name goes, and nothing of what stands beside it.
+/// Deletes the name, as a force by a client of theirs does. The keys beside the name stay.
 fn delete(cluster: &Cluster) {
     for master in cluster.iter() {
         assert!(master.evict(NAME), "it was held");
@@ -151,7 +151,7 @@ async fn let_none_of_theirs_in(cluster: &Cluster) {
     }
 }
 
-/// What they read keeps ours out, to read as well.
+/// A lock of theirs, also a lock to read, keeps ours out, even from reading.
 #[tokio::test(start_paused = true)]
 async fn ours_do_not_come_in_where_theirs_read() {
     let cluster = Cluster::new(3);
@@ -176,7 +176,8 @@ async fn ours_do_not_come_in_where_theirs_read() {
     until_free(&cluster).await;
 }
 
-/// A name is deleted under its reader, and written by somebody else; whoever reads it then does not bring the reader back.
+/// A name is deleted under its reader, and another client writes it. A client that reads it after that does not bring
+/// the former reader back.
 #[tokio::test(start_paused = true)]
 async fn readers_of_a_deleted_name_are_not_revived() {
     let cluster = Cluster::new(3);
@@ -260,7 +261,8 @@ async fn who_leaves_does_not_free_readers_that_are_lost() {
     }
 }
 
-/// The readers are lost when the lease of the last one ends, and one that comes in then leaves: nobody is kept out by them.
+/// The readers are lost. A reader that comes in when the lease of the last one ends leaves again, and nobody is kept
+/// out by them.
 #[tokio::test(start_paused = true)]
 async fn readers_that_are_lost_as_their_leases_end_keep_nobody_out() {
     let cluster = Cluster::new(3);

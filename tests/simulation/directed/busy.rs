@@ -18,7 +18,7 @@ pub(super) fn near() -> Cluster {
     cluster
 }
 
-/// A client whose id and chance follow from `seed`.
+/// A client with an id and random choices that follow from `seed`.
 pub(super) async fn connect(cluster: &Cluster, seed: u64) -> Masters {
     let builder = Masters::builder().quarantine(Quarantine::Off);
     let client = Client::new().seed(seed);

@@ -1,4 +1,4 @@
-//! What is given up, and must not be found on a master afterwards.
+//! Locks that are given up, and must not be found on a master afterwards.
 
 use std::time::Duration;
 
@@ -77,7 +77,7 @@ async fn a_release_is_owed() {
     scene.end().await;
 }
 
-/// A master denies what the release does. Asking again brings the same, so the lease frees the name there.
+/// A master denies a command of the release. Asking again brings the same answer, so the lease frees the name there.
 #[tokio::test(start_paused = true)]
 async fn a_denied_release_is_not_asked_for_again() {
     let scene = scene().await;
@@ -162,7 +162,7 @@ async fn absence_heard_after_unlock() {
         .lock(0, Ask::new().lease(LEASE))
         .await
         .expect("0 and 1 grant");
-    // What was on its way is lost with the connection.
+    // Messages that were on their way are lost with the connection.
     scene.master(2).reset_connections();
     scene.heal(0, 2);
     sleep(ms(500)).await;
@@ -223,7 +223,7 @@ async fn late_guard_drop() {
     scene.end().await;
 }
 
-/// A rival never hears that it is refused, and releases what it may have been granted.
+/// A rival never hears that it is refused, and releases all that it may have been granted.
 #[tokio::test(start_paused = true)]
 async fn unheard_refusals() {
     let scene = scene().await;
@@ -286,7 +286,7 @@ async fn a_late_release_outlives_its_connection() {
     scene.end().await;
 }
 
-/// Lets an operator look everywhere, and keeps on its way what he sends to 1 and 2 after that.
+/// Lets an operator look at all masters, and holds up the messages that it sends to 1 and 2 after that.
 async fn force_stuck_on_two(scene: &Scene) {
     for master in scene.masters() {
         master.set_delay(ms(5), ms(5));
@@ -302,7 +302,7 @@ async fn force_stuck_on_two(scene: &Scene) {
     }
 }
 
-/// What an operator has sent arrives when the holder has left and somebody else holds.
+/// The messages of a force arrive when the holder has left and a newer hold has begun.
 #[tokio::test(start_paused = true)]
 async fn late_force() {
     let scene = Scene::open(plan(Class::Forced, LEASE)).await;
@@ -323,7 +323,7 @@ async fn late_force() {
     scene.end().await;
 }
 
-/// The same, and whoever holds then uses the same field again, as a thread in Java does.
+/// The same, and the newer holder uses the same field again, as a thread in Java does.
 #[tokio::test(start_paused = true)]
 async fn late_force_on_a_field_used_again() {
     let scene = Scene::open(plan(Class::Forced, LEASE)).await;

@@ -104,8 +104,8 @@ async fn a_step_met_by_a_client_with_a_larger_drift_factor() {
     meet_a_step_with(0.5, ms(5_000), ms(24_000)).await;
 }
 
-/// The lease of a hold on 1 and 2 has two seconds less on 1 than was known, which its client hears from 1
-/// alone. Whoever comes after the step cannot know.
+/// A step shortens the lease of a hold on 1 and 2 by two seconds on 1. The client of the hold learns that from 1 alone.
+/// A client that comes after the step cannot know it.
 #[tokio::test(start_paused = true)]
 async fn a_step_where_a_quorum_just_stands() {
     let mut scene = Scene::open_some(longest(LEASE), 1).await;
@@ -175,9 +175,8 @@ async fn old_answer() {
     scene.end().await;
 }
 
-/// C holds 0 and 1, and D is granted on 2, whose clock steps beyond that lease. C is given 2 in its place,
-/// which counts for nothing, neither at once nor when 2 says again that C has it. The key on 0 ends, and
-/// D gets 0.
+/// C holds 0 and 1. D is granted on 2, and then the clock of 2 steps beyond that lease. C gets 2 in place of D. That
+/// does not count, neither at once nor when 2 confirms it again. The key on 0 ends, and D gets 0.
 #[tokio::test(start_paused = true)]
 async fn retaken_where_the_clock_stepped() {
     let lease = ms(1100);

@@ -1,4 +1,4 @@
-//! What a fence leaves on a master: nothing, once the clock is far enough past it, and no token falls for it.
+//! A fence leaves nothing on a master once the clock is far enough past it, and no token falls because of that.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::world::clock_us;
 
 const SECOND: u64 = 1_000_000;
 
-/// What a master answers to an acquire behind its stamp: nothing where the token was accepted.
+/// Answer of a master to an acquire, without its stamp. It is empty if the token was accepted.
 fn ask(master: &Master, token: u64, options: &str) -> Vec<String> {
     ask_block(master, token + 63, options)
 }

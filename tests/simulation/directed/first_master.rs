@@ -218,7 +218,7 @@ async fn without_the_first_master_all_are_asked_at_once() {
     }
 }
 
-/// A first master without a vote may have forgotten who has it: all are asked at once.
+/// A first master without a vote may have forgotten the holder, so all masters are asked at once.
 #[tokio::test(start_paused = true)]
 async fn without_a_vote_of_the_first_master_all_are_asked_at_once() {
     let (scene, held, waiter) = behind_a_list(Class::Forgetful, 1, for_all()).await;

@@ -1,4 +1,4 @@
-//! Masters that forget who holds.
+//! Masters that forget their holders.
 
 use std::time::Duration;
 
@@ -105,8 +105,8 @@ async fn quarantined_extension() {
     scene.end().await;
 }
 
-/// Master 1's clock is five seconds ahead of the others', and a fence on 2 makes B take a token above it. 1 forgets
-/// its fence key, and after its quarantine A, which proposes what most clocks show, asks 0 and 1.
+/// Master 1's clock is five seconds ahead of the others'. A fence on 2 makes B take a token above it. Then 1 forgets
+/// its fence key. After the quarantine of 1, A proposes the time that most clocks show, and asks 0 and 1.
 #[tokio::test(start_paused = true)]
 async fn fence_key_lost() {
     let lease = ms(1000);
@@ -135,7 +135,7 @@ async fn fence_key_lost() {
     scene.end().await;
 }
 
-/// One that keeps its data counts at once when no restart is distrusted, and after its quarantine here.
+/// A master that keeps its data counts at once if no restart is distrusted. Here it counts after its quarantine.
 #[tokio::test(start_paused = true)]
 async fn a_restart_with_its_data() {
     meet_on_one(plan(Class::Durable, LEASE), |scene| {

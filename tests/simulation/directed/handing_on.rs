@@ -1,4 +1,4 @@
-//! What the tasks of one process pass on among themselves without asking the masters, and what is not passed on.
+//! Grants that the tasks of one process hand on among themselves without a master, and grants that they do not hand on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,7 +67,7 @@ async fn lined_up(scene: &Scene, asks: &[Ask<'static>]) -> (Mine, Vec<Waiter>) {
     (first.expect("its turn"), waiters)
 }
 
-/// Takes the lock in a task, keeps it for so long, and leaves it; so many times.
+/// Takes the lock in a task, holds it for the time of a section, and leaves it. Does so the given number of times.
 fn working(
     scene: &Scene,
     client: usize,
@@ -85,7 +85,7 @@ fn working(
     })
 }
 
-/// Leaves what the next task of the process is to have.
+/// Leaves a hold that the next task of the process is to have.
 async fn hand_on(scene: &Scene, client: usize, mine: Option<Mine>) {
     let left = scene.leave(client, mine).await;
     if !matches!(left, Some(Ok(Unlocked::HandedOn))) {
@@ -93,7 +93,7 @@ async fn hand_on(scene: &Scene, client: usize, mine: Option<Mine>) {
     }
 }
 
-/// Leaves what the next task of the process is not to have.
+/// Leaves a hold that the next task of the process is not to have.
 async fn release(scene: &Scene, client: usize, mine: Option<Mine>) {
     let left = scene.leave(client, mine).await;
     if !matches!(left, Some(Ok(Unlocked::Released))) {
@@ -108,7 +108,7 @@ fn has(mine: &Mine, least: Duration, most: Duration) {
     }
 }
 
-/// A majority has granted what the next task wants of all masters, and one of them hears nothing.
+/// A majority has granted the lock, and the next task wants it from all masters. One of them hears nothing.
 #[tokio::test(start_paused = true)]
 async fn who_needs_more_masters_does_not_take_over() {
     let mut plan = near();
@@ -146,7 +146,8 @@ async fn each_hold_has_a_token_of_its_own() {
     scene.end().await;
 }
 
-/// The clocks tell no tokens: whoever asks goes on behind what is stored.
+/// Stores a fence ahead of the clocks, so that tokens do not follow them. A client that asks goes on behind the stored
+/// token.
 fn store_a_fence(scene: &Scene) {
     for place in 0..3 {
         let fence = ahead(scene, place, Duration::from_secs(3600));
@@ -205,7 +206,7 @@ async fn a_hold_has_most_of_its_lease() {
     scene.end().await;
 }
 
-/// What is left would be enough for most.
+/// The remaining validity would be enough for most waiters.
 #[tokio::test(start_paused = true)]
 async fn a_hold_has_more_than_its_least_validity() {
     let scene = open(near()).await;
@@ -241,7 +242,7 @@ async fn a_hold_has_no_more_than_its_lease() {
     scene.end().await;
 }
 
-/// Who waits elsewhere stands behind the first of very many.
+/// A waiter elsewhere stands behind the first of very many waiters of one process.
 #[tokio::test(start_paused = true)]
 async fn those_who_have_waited_have_a_slice() {
     let scene = open(near()).await;
@@ -313,7 +314,7 @@ fn asked(scene: &Scene) -> u64 {
         .sum()
 }
 
-/// With `beside_redisson` the names are free every 30 ms, for who cannot recall them.
+/// With `beside_redisson` the names are free every 30 ms, for clients that cannot recall them.
 #[tokio::test(start_paused = true)]
 async fn who_comes_again_leaves_other_libraries_their_turn() {
     let scene = open(near()).await;
@@ -346,7 +347,8 @@ async fn what_nobody_waits_for_elsewhere_is_passed_on() {
     scene.end().await;
 }
 
-/// A waiter elsewhere whose recalls are lost waits until the answer of the masters is a second old.
+/// If the recalls of a waiter elsewhere are lost, it waits until the answer of the masters to the other process is a
+/// second old.
 #[tokio::test(start_paused = true)]
 async fn lost_recalls_cost_a_second() {
     let mut plan = alone();
@@ -381,7 +383,7 @@ async fn lost_recalls_cost_a_second() {
     scene.end().await;
 }
 
-/// Who waited elsewhere has it before the last of the process that passes it on.
+/// A waiter elsewhere has the lock before the last waiter of the process that hands it on.
 async fn is_first(scene: &Scene, mine: Option<Mine>, rival: Waiter, last: Waiter) {
     let begun = Instant::now();
     scene.leave(0, mine).await;
@@ -414,8 +416,8 @@ async fn a_fair_pass_goes_by_tickets() {
     scene.end().await;
 }
 
-/// Nobody waited when it was granted; then somebody came elsewhere, whose recalls are lost, and after that a task of the
-/// process.
+/// Nobody waited at the time of the grant. Then a waiter came elsewhere, and its recalls are lost. After that came a
+/// task of the holder's process.
 #[tokio::test(start_paused = true)]
 async fn a_fair_pass_is_not_to_a_newcomer() {
     let scene = open(near()).await;
@@ -431,7 +433,8 @@ async fn a_fair_pass_is_not_to_a_newcomer() {
     scene.end().await;
 }
 
-/// It is passed to one that is dropped before it has seen that, and then to the last, which is dropped likewise.
+/// The lock is handed on to a task that is dropped before it has noticed. Later the last task, too, is dropped like
+/// that.
 #[tokio::test(start_paused = true)]
 async fn who_is_dropped_when_it_is_passed_to_passes_it_on() {
     let scene = open(near()).await;

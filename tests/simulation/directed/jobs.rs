@@ -22,7 +22,7 @@ fn waiting() -> Ask<'static> {
     Ask::new().lease(LEASE).wait(ms(20_000))
 }
 
-/// Leaves what is to be kept.
+/// Leaves a hold with names that are to be kept.
 async fn done(scene: &Scene, mine: Option<Mine>) {
     let left = scene.leave(0, mine).await;
     if !matches!(left, Some(Ok(Unlocked::KeptFor(_)))) {
@@ -30,7 +30,7 @@ async fn done(scene: &Scene, mine: Option<Mine>) {
     }
 }
 
-/// Whoever waits elsewhere, or comes later, is in when it is over, and not before.
+/// A waiter elsewhere gets the lock when the time is over, and not before. A try that comes later is refused.
 #[tokio::test(start_paused = true)]
 async fn who_waits_is_in_when_it_is_over() {
     let scene = Scene::open(plan(Class::Calm, LEASE)).await;
@@ -99,7 +99,7 @@ async fn a_late_renewal_does_not_find_what_is_kept() {
     let begun = Instant::now();
     let mine = scene.lock(0, Ask::new().at_least(ms(1200))).await;
     sleep(ms(900)).await;
-    // They forget the script: the renewal is sent once more, behind whatever was sent meanwhile.
+    // Masters forget the script, so the renewal is sent once more, behind all requests that were sent meanwhile.
     for master in scene.masters() {
         master.forget_script("extend");
         master.set_delay(ms(20), ms(20));

@@ -1,4 +1,4 @@
-//! Leaders, those that watch them, and what they say about themselves.
+//! Leaders, clients that watch them, and the texts of leaders about themselves.
 
 use std::future::pending;
 use std::sync::{Arc, Mutex};
@@ -156,7 +156,7 @@ async fn a_watcher_is_shown_every_lasting_term_and_never_an_older_one() {
     let (cluster, terms) = (Cluster::new(3), Terms::default());
     let network = Network::new(3);
     let masters = connect(&cluster, &network, 9).await;
-    // Far from one master: what it says is older than what the others say.
+    // Far from one master, so its answers are older than those of the others.
     network.set_distance(2, ms(20));
     let mut told = masters.watch_leader("leader").expect("a name of a lock");
     let seen = Arc::<Mutex<Vec<FencingToken>>>::default();
@@ -192,7 +192,7 @@ async fn a_watcher_is_shown_every_lasting_term_and_never_an_older_one() {
     assert!(shown.iter().all(|token| seen.contains(token)), "{seen:?}");
 }
 
-/// Tokens of one process are raised where a clock is ahead; the one that is shown is the one that counts.
+/// A token is raised because masters know a larger one. The token that is shown is the raised one, which counts.
 #[tokio::test(start_paused = true)]
 async fn a_token_that_was_raised_is_shown() {
     let cluster = Cluster::new(3);
@@ -323,7 +323,7 @@ async fn a_text_never_outlives_its_hold() {
     assert_eq!(captions(&cluster), 0);
 }
 
-/// Masters that were set back show an older term; a minority that did not hear of the end shows one that is over.
+/// Masters that were set back show an older term, which is not believed.
 #[tokio::test(start_paused = true)]
 async fn a_quorum_that_has_been_set_back_is_not_believed() {
     let cluster = Cluster::new(3);
@@ -351,6 +351,7 @@ async fn a_quorum_that_has_been_set_back_is_not_believed() {
     }
 }
 
+/// A minority that did not hear of the end of a term goes on showing it.
 #[tokio::test(start_paused = true)]
 async fn a_minority_shows_no_leader() {
     let cluster = Cluster::new(3);

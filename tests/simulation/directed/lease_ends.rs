@@ -17,8 +17,8 @@ async fn connect(cluster: &Cluster, network: &Network, lease: Duration) -> Maste
     cluster.connect_as(&client, builder).await.expect("connects")
 }
 
-/// A holder whose last renewal reaches the first master alone: the lease ends after 4 s there, and after 3 s on the two
-/// others. 1.5 s have gone when it is over with it.
+/// A holder that reaches the first master alone with its last renewal. The lease ends after 4 s there, and after 3 s on
+/// the two others. The holder is cut off after 1.5 s.
 async fn dying(cluster: &Cluster) -> MultiLockGuard {
     let network = Network::new(3);
     let holder = connect(cluster, &network, LEASE).await;

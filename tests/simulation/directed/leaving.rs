@@ -1,4 +1,4 @@
-//! Whose wait has ended stands in no queue, whatever masters answered meanwhile.
+//! A waiter stands in no queue once its wait has ended, regardless of the answers of masters meanwhile.
 
 use std::time::Duration;
 
@@ -126,7 +126,7 @@ async fn a_place_that_was_got_late_is_left() {
         scene.master(2).set_delay(ms(120), Duration::ZERO);
         let mine = scene.lock(1, Ask::new().wait(LEASE)).await;
         assert!(mine.is_some(), "by the two others");
-        // The acquire has got there, and what was sent after the deadline has not.
+        // The acquire has arrived there, and requests from after the deadline have not.
         sleep(ms(130)).await;
         assert_eq!(places(&scene), [0, 0, 1]);
         if is_cut {
@@ -140,7 +140,8 @@ async fn a_place_that_was_got_late_is_left() {
     }
 }
 
-/// The rollback of a wait that was dropped finds its script forgotten, and is sent again behind what has the waiter leave.
+/// The rollback of a wait that was dropped finds its script forgotten. It is sent again, behind the withdrawal of the
+/// waiter.
 #[tokio::test(start_paused = true)]
 async fn a_rollback_that_is_sent_again_leaves_nobody() {
     let scene = scene().await;
@@ -167,7 +168,7 @@ async fn a_withdrawal_that_is_sent_again_does_not_keep_its_waiter_out() {
         master.set_delay(ms(1), ms(1));
     }
     scene.master(0).set_delay(ms(4), ms(4));
-    // One that cannot win withdraws, and asks again at once.
+    // A waiter that cannot win withdraws, and asks again at once.
     scene.master(0).forget_script("withdraw");
     scene.master(2).forget_script("acquire");
     let waiting = scene.locking(1, all.wait(LEASE));

@@ -1,4 +1,4 @@
-//! Jobs that are done once: their marks, and what may take them away.
+//! Jobs that are done once: their marks, and the events that may take marks away.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -397,7 +397,7 @@ async fn a_time_that_is_over_on_the_way_keeps_nobody_waiting() {
 }
 
 /// One master has the mark and has released the hold, and the others are out of reach of this client for a while. They
-/// go on refusing others, who are told by the first that the job is done.
+/// go on refusing other clients, and the first master tells these clients that the job is done.
 #[tokio::test(start_paused = true)]
 async fn nobody_begins_a_job_that_is_marked_on_one_master() {
     let cluster = Cluster::new(3);
@@ -467,7 +467,7 @@ async fn a_mark_of_a_longer_time_hides_no_later_one() {
             "{again:?}"
         );
     }
-    // The end of the longer time is what it was.
+    // The end of the longer time has not changed.
     sleep(KEEP.saturating_sub(begun.elapsed() + ms(100))).await;
     is_done(run(&masters).await, true, "one");
     sleep(ms(200)).await;
@@ -557,7 +557,7 @@ async fn of_many_one_does_it() {
         ran += u32::from(matches!(one.await.expect("no panic"), Once::Ran(())));
     }
     assert_eq!(ran, 1);
-    // Whoever is told that it is done lets the next one in.
+    // A waiter that learns that the job is done lets the next one in.
     assert!(begun.elapsed() < ms(500), "{:?}", begun.elapsed());
     one.close(Closing::Release).await;
     other.close(Closing::Release).await;
@@ -649,7 +649,7 @@ async fn a_master_that_was_away_is_owed_the_mark() {
     assert_eq!(marks(&cluster), 3);
 }
 
-/// What an operator forgets is done again.
+/// A job is done again after an operator has forgotten it.
 #[tokio::test(start_paused = true)]
 async fn a_forgotten_job_is_done_again() {
     let cluster = Cluster::new(3);
@@ -712,7 +712,7 @@ async fn a_mark_that_a_clock_has_passed_does_not_count() {
     assert_eq!(outcome.expect("within a lease"), Ok(Once::Unconfirmed(7)));
 }
 
-/// What no lock can have is refused before a master is asked.
+/// Options that no job can have are refused before a master is asked.
 #[tokio::test(start_paused = true)]
 async fn what_no_job_can_have_is_refused() {
     let cluster = Cluster::new(3);

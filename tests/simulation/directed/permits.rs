@@ -27,7 +27,7 @@ async fn connect_as(cluster: &Cluster, client: &Client) -> Masters {
     cluster.connect_as(client, builder).await.expect("connects")
 }
 
-/// The name may be taken by so many at once.
+/// Lock that takes one of the given number of permits of the name.
 fn gpu(masters: &Masters, permits: u32) -> MultiLock<Permit> {
     masters.permits("gpu", permits)
 }
@@ -311,8 +311,8 @@ async fn a_seat_is_free_once_its_lease_has_ended() {
     assert!(begun.elapsed() <= LEASE + ms(200), "{:?}", begun.elapsed());
 }
 
-/// A waiter does not know the lease of the one that is let in before it. If that lease is short, its end is told: its holder
-/// may be gone.
+/// A waiter does not know the lease of the client that is let in before it. If that lease is short, the waiter is told
+/// its end, because its holder may be gone.
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_short_lease_is_told() {
     let cluster = Cluster::new(3);
@@ -361,8 +361,8 @@ async fn a_seat_that_is_taken_away_by_its_name_goes_to_the_first_waiter() {
     assert!(came - forced < FAR * 3, "{:?}", came - forced);
 }
 
-/// A lock of the same name has nothing to do with the permits: its waiters have a queue of their own. In one queue the first waiter
-/// of either kind would keep those of the other out, and would take their calls.
+/// A lock of the same name has nothing to do with the permits: its waiters have a queue of their own. In one queue the
+/// first waiter of either kind would keep the waiters of the other kind out, and would take their calls.
 #[tokio::test(start_paused = true)]
 async fn a_lock_of_the_name_has_a_queue_of_its_own() {
     let cluster = Cluster::new(3);

@@ -1,4 +1,5 @@
-//! Who waits stands in one queue on all masters: in order, and nobody who is gone, late or unable holds up the rest.
+//! Waiters stand in one queue on all masters, in order. A waiter that is gone, late or unable does not hold up the
+//! rest.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -122,7 +123,7 @@ async fn a_dead_waiter_costs_nothing() {
     behind(near(3).await, nobody, ms(20)).await;
 }
 
-/// What the second client is called on the masters, once it has waited for the first time.
+/// Id of the second client on the masters, once it has waited for the first time.
 async fn client_id(scene: &Scene) -> String {
     let mine = scene.lock(1, waiting()).await;
     let field = scene.master(0).fields("a").swap_remove(0);
@@ -149,7 +150,7 @@ async fn a_waiter_that_is_called_in_vain_leaves_where_scripts_were_forgotten() {
     behind(scene, &stranger, ms(50)).await;
 }
 
-/// It listens, and nothing of what it says arrives.
+/// It listens, and none of its messages arrives.
 #[tokio::test(start_paused = true)]
 async fn a_frozen_waiter_costs_little() {
     let scene = near(3).await;
@@ -161,7 +162,7 @@ async fn a_frozen_waiter_costs_little() {
     behind(scene, &frozen, ms(6100)).await;
 }
 
-/// One wants all masters, of which one is down, and the other a majority.
+/// One waiter wants all masters, and one of them is down. The other waiter wants a majority.
 #[tokio::test(start_paused = true)]
 async fn who_cannot_win_is_in_nobodys_way() {
     let mut plan = plan(Class::Durable, LEASE);
@@ -187,7 +188,7 @@ async fn who_cannot_win_is_in_nobodys_way() {
     scene.end().await;
 }
 
-/// A master loses a hold for which somebody waits, and is given it anew.
+/// A master loses a hold while a client waits for it, and gets it again.
 #[tokio::test(start_paused = true)]
 async fn a_hold_is_taken_again_past_the_queue() {
     let scene = Scene::open(plan(Class::Reckless, ms(3000))).await;
@@ -227,7 +228,7 @@ async fn take(masters: Masters, names: &[&str], time: Duration) -> usize {
     grants.into_inner()
 }
 
-/// One waits for two names, of which a leader has one for long.
+/// One client waits for two names, and a leader has one of them for long.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_for_several_names_keeps_none_of_them_shut() {
     let cluster = Cluster::new(3);
@@ -325,7 +326,7 @@ async fn who_could_not_be_fenced_has_a_place_again() {
     fence(10);
     let lock = masters.multi_lock("a");
     let waits = tokio::spawn(async move { lock.lock().await.map(drop) });
-    // Its acquire has been executed, and what raises its token has not.
+    // Its acquire has been executed, and the raise of its token has not.
     sleep(Duration::from_micros(2500)).await;
     fence(20);
     sleep(ms(2)).await;
@@ -352,7 +353,7 @@ async fn who_found_the_script_forgotten_asks_again() {
     waits.await.expect("no panic").expect("granted");
 }
 
-/// One that is called gets in for a short time and dies there. The next one has not asked since it was behind it.
+/// A waiter that is called gets in for a short time and dies there. The next one has not asked since it was behind it.
 #[tokio::test(start_paused = true)]
 async fn a_dead_holder_with_a_short_lease_is_followed_at_its_end() {
     let cluster = Cluster::new(3);
@@ -412,10 +413,10 @@ fn step(master: &Master, by_ms: i64) {
     }
 }
 
-/// Six wait for a name, and the clocks of so many of three masters step before it is released. In which order they get
-/// in, and the longest time from one to the next.
+/// Six clients wait for a name, and the clocks of some of three masters step before it is released. Returns the order
+/// in which they get in, and the longest time from one to the next.
 async fn where_clocks_step(stepped: usize, by_ms: i64) -> (Vec<usize>, Duration) {
-    // A quorum's clocks are outside of what locks can bear.
+    // Locks do not tolerate steps of a quorum's clocks.
     let class = if stepped > 1 { Class::Reckless } else { Class::Calm };
     let scene = near_in(class, 7).await;
     let mine = scene.lock(0, waiting()).await;
@@ -474,8 +475,8 @@ async fn a_clock_that_steps_changes_no_order() {
     }
 }
 
-/// A master whose clock has stepped has no vote for as long as leases can live that the step harms. Without a quorum nobody
-/// gets in for so long, whoever comes first; and then all do.
+/// A master with a clock that has stepped has no vote for as long as leases that the step harms can live. Without a
+/// quorum, no client gets in for that long. Then all clients get in, in any order.
 #[tokio::test(start_paused = true)]
 async fn clocks_of_a_quorum_that_step_stop_nobody_for_longer_than_a_lease() {
     for stepped in [2, 3] {

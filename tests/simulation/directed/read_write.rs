@@ -1,4 +1,4 @@
-//! Many read and one writes: how names that are read end, what they are held for, and what readers' tokens are.
+//! Many read and one writes: the ends of names that are read, the modes of their holds, and the tokens of readers.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub(super) fn writing() -> Ask<'static> {
     Ask::new().write().lease(LEASE)
 }
 
-/// Whether so many of the masters have the name in a mode.
+/// Fails unless at least the given number of masters have the name in the wanted mode.
 pub(super) fn stands(scene: &Scene, wanted: &str, least: usize) {
     let modes: Vec<_> = scene.masters().map(|master| mode(master, "a")).collect();
     if modes.iter().flatten().filter(|mode| *mode == wanted).count() < least {
@@ -69,7 +69,7 @@ async fn last_reader_sets_ttl() {
     scene.end().await;
 }
 
-/// The one with the short lease of two readers extends it: to less than what the other has, and to more.
+/// The reader with the shorter of two leases extends it: to less than the lease of the other, and to more.
 #[tokio::test(start_paused = true)]
 async fn an_extension_sets_ttl() {
     let scene = scene(Class::Calm, 2).await;
@@ -102,7 +102,7 @@ async fn leaver_leaves_its_ttl() {
     scene.end().await;
 }
 
-/// A name that was deleted under its reader is read anew: the one before is none of its readers.
+/// A name that was deleted under its reader is read again. The former reader is none of its readers.
 #[tokio::test(start_paused = true)]
 async fn a_fresh_key_has_no_former_readers() {
     let scene = scene(Class::Forced, 3).await;
@@ -119,7 +119,7 @@ async fn a_fresh_key_has_no_former_readers() {
     scene.leave(2, long).await;
     scene.leave(1, short).await;
     scene.leave(0, former).await;
-    // What stands beside a name goes with the lease.
+    // The entries beside a name go with the lease.
     sleep(LEASE).await;
     scene.end().await;
 }
@@ -136,8 +136,8 @@ async fn read_one() {
     scene.end().await;
 }
 
-/// What the first client sends to a master stays in a socket that nobody can close, and arrives when the client has
-/// connected anew.
+/// Keeps requests of the first client to a master in a socket that nobody can close. They arrive when the client has
+/// connected again.
 fn keep_what_is_sent(scene: &Scene, master: usize) {
     let master = scene.master(master);
     master.keep_abandoned(true);
@@ -223,7 +223,7 @@ async fn downgrade_confirmed() {
     scene.end().await;
 }
 
-/// A writer on 0 and 1, of which 1 forgets it, and a reader that reaches only 1 and 2.
+/// A writer holds 0 and 1, and 1 forgets it. A reader reaches only 1 and 2.
 #[tokio::test(start_paused = true)]
 async fn quarantined_reader() {
     let mut plan = plan(Class::Forgetful, ms(3000));
@@ -325,7 +325,7 @@ async fn those_that_come_later_share_the_token() {
     scene.end().await;
 }
 
-/// A master loses what is read, and is given it anew: to read, beside others.
+/// A master loses a hold that reads, and gets it again: to read, beside others.
 #[tokio::test(start_paused = true)]
 async fn a_reader_is_taken_again_to_read() {
     let mut plan = plan(Class::Reckless, ms(3000));

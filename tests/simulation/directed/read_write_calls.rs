@@ -1,4 +1,4 @@
-//! Many read and one writes: who is called when, and who goes in together.
+//! Many read and one writes: the calls of waiters, and the readers that go in together.
 
 use multilock::sim::{Direction, Master};
 use multilock::{Owner, Unlocked};
@@ -18,7 +18,7 @@ async fn near(clients: usize) -> Scene {
     scene
 }
 
-/// One that is neither reader nor writer waits behind three readers: it is refused, and sleeps.
+/// A waiter that is neither reader nor writer waits behind three readers. It is refused, and sleeps.
 #[tokio::test(start_paused = true)]
 async fn many_holders() {
     let scene = near(4).await;
@@ -60,7 +60,7 @@ async fn readers_go_in_together() {
     for reader in waiting {
         readers.push(reader.await.expect("no panic"));
     }
-    // What a release takes, and a call, and a question: one after the other it would be a question more for each.
+    // Time for a release, a call, and a question. One after the other, each reader would need one question more.
     in_time(begun, ms(8));
     for (client, reader) in readers.into_iter().enumerate() {
         scene.leave(client + 1, reader).await;
@@ -124,7 +124,7 @@ async fn a_writer_sleeps_until_the_last_reader_goes() {
     scene.end().await;
 }
 
-/// Somebody waits to read what is written, until its writer only reads.
+/// A client waits to read a name that is written, until its writer only reads.
 #[tokio::test(start_paused = true)]
 async fn a_downgrade_calls_readers() {
     let scene = near(2).await;
@@ -140,7 +140,7 @@ async fn a_downgrade_calls_readers() {
     scene.end().await;
 }
 
-/// Two masters have not heard of the downgrade. The next extension mends that, and calls who waits to read.
+/// Two masters have not heard of the downgrade. The next extension mends that, and calls the waiting reader.
 #[tokio::test(start_paused = true)]
 async fn an_extension_that_mends_a_downgrade_calls_readers() {
     let scene = near(2).await;
@@ -166,7 +166,7 @@ async fn an_extension_that_mends_a_downgrade_calls_readers() {
     scene.end().await;
 }
 
-/// A writer reads inside its own lock, and leaves what it writes first.
+/// A writer reads inside its own lock, and leaves its write lock first.
 #[tokio::test(start_paused = true)]
 async fn a_writer_that_leaves_its_reader_inside() {
     let scene = near(2).await;
@@ -189,7 +189,7 @@ async fn a_writer_that_leaves_its_reader_inside() {
     scene.end().await;
 }
 
-/// Who reads asks to write: two of them would wait for each other for ever.
+/// A reader asks to write. Two such readers would wait for each other for ever.
 #[tokio::test(start_paused = true)]
 async fn who_reads_does_not_come_to_write() {
     let scene = near(2).await;
@@ -210,7 +210,7 @@ async fn who_reads_does_not_come_to_write() {
 
 const READERS_QUEUE: &str = "multilock_readers_queue:{a}";
 
-/// Those that wait to read, in their order, and the ticket of each.
+/// Waiting readers, in their order, and the ticket of each.
 fn waiting_readers(master: &Master) -> Vec<(String, u64)> {
     let listed = master.command(&["ZRANGE", READERS_QUEUE, "0", "-1", "WITHSCORES"]);
     let listed = listed.expect("a queue");

@@ -1,4 +1,4 @@
-//! Entering again, and what it must not touch.
+//! Re-entries, and the holds that they must not touch.
 
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ async fn a_leaked_hold_is_not_entered() {
     scene.end().await;
 }
 
-/// What a majority granted is no hold on all.
+/// A grant of a majority is no hold on all masters.
 #[tokio::test(start_paused = true)]
 async fn a_stronger_policy_does_not_enter() {
     let me = Owner::new();

@@ -85,8 +85,8 @@ async fn opposite_orders_do_not_lock_each_other_out() {
     scene.end().await;
 }
 
-/// One of its locks is held for long; whoever wants the other has it soon, again and again, whether that is free when
-/// the set begins or not.
+/// One lock of the set is held for long. A client that wants the other lock has it soon, again and again. It makes no
+/// difference whether that lock is free when the set begins.
 #[tokio::test(start_paused = true)]
 async fn it_holds_none_while_it_waits() {
     for is_held in [false, true] {
@@ -156,7 +156,7 @@ async fn what_an_outer_entry_keeps_is_kept() {
     scene.end().await;
 }
 
-/// Both of its locks are wanted by others all the time, who hold them for times that never fall together.
+/// Other clients want both locks of the set all the time. They hold them for times that never fall together.
 #[tokio::test(start_paused = true)]
 async fn what_it_could_have_had_is_left_to_it() {
     let scene = open().await;
@@ -176,7 +176,7 @@ async fn what_it_could_have_had_is_left_to_it() {
         sleep(ms(100)).await;
         let begun = Instant::now();
         let mine = both(&scene, 0, ["a", "b"]).await.expect("no panic");
-        // The one who holds each of them, and one who came before it.
+        // The holder of each lock, and one waiter that came before the set.
         in_time(begun, ms(150));
         leave(&scene, 0, mine).await;
     }

@@ -1,4 +1,4 @@
-//! Grants that stay with a client while nobody holds them, and what takes them away.
+//! Grants that stay with a client while nobody holds them, and the events that take them away.
 
 use std::time::Duration;
 
@@ -194,7 +194,7 @@ async fn a_waiter_gets_what_stays_elsewhere() {
     }
 }
 
-/// A holder is told, and what it gives up does not stay.
+/// A holder is told, and the grant that it gives up does not stay.
 #[tokio::test(start_paused = true)]
 async fn a_holder_learns_that_somebody_waits() {
     let stage = Stage::new().await;
@@ -323,7 +323,7 @@ async fn what_is_not_used_is_released() {
     assert_eq!(stage.having(), 3, "renewed once");
     sleep(ms(700)).await;
     stage.nothing_is_left();
-    // What is used stays, and is asked for anew after two leases.
+    // A grant that is used stays, and is asked for again after two leases.
     let asked = stage.cluster.master(0).executed()["acquire"];
     let mut stayed = 0;
     for _ in 0..24 {
@@ -369,7 +369,7 @@ async fn what_was_held_for_too_long_is_renewed_again() {
     guard.unlock().await.expect("held");
 }
 
-/// The names are forced from a hold. What it gives up does not stay.
+/// The names are forced from a hold. The grant that the hold gives up does not stay.
 #[tokio::test(start_paused = true)]
 async fn what_was_forced_from_a_hold_does_not_stay() {
     let stage = Stage::new().await;
@@ -381,7 +381,8 @@ async fn what_was_forced_from_a_hold_does_not_stay() {
     assert_eq!(stage.masters.status().idle, 0);
 }
 
-/// A hold ends whose grant its masters have forgotten, while a later grant of the name stays, which a waiter has to find.
+/// A hold ends after its masters have forgotten its grant. A later grant of the name stays meanwhile, and a waiter has
+/// to find that grant.
 #[tokio::test(start_paused = true)]
 async fn a_hold_that_was_lost_hides_no_grant_that_stays() {
     for knows in [false, true] {
@@ -450,7 +451,7 @@ async fn what_is_wanted_otherwise_is_released_first() {
     stage.stays().await;
     let reading = masters.red_lock("a").read().lock().await;
     reading.expect("released first").unlock().await.expect("held");
-    // One that is not sticky takes what suits it, and does not leave it behind.
+    // A lock that is not sticky takes a grant that suits it, and does not leave it behind.
     stage.stays().await;
     let before = stage.executed();
     let guard = masters.red_lock("a").lock().await.expect("idle");
@@ -489,7 +490,7 @@ async fn what_is_forced_or_lapsed_is_not_taken() {
     stage.nothing_is_left();
 }
 
-/// What ends otherwise than by a release does not count any more.
+/// A grant that ends otherwise than by a release does not count any more.
 #[tokio::test(start_paused = true)]
 async fn what_is_kept_or_leaked_is_forgotten() {
     let cluster = Cluster::new(3);
@@ -633,14 +634,14 @@ async fn a_try_gets_what_stays_elsewhere() {
         begun.elapsed()
     );
     theirs.unlock().await.expect("held");
-    // What is held is left alone, and so is its next hold.
+    // A try leaves a hold alone, and also the next hold.
     let guard = stage.lock().lock().await.expect("free");
     let begun = Instant::now();
     let refused = other.red_lock("a").try_lock().await;
     assert!(matches!(refused, Err(LockError::Contended { .. })));
     assert!(begun.elapsed() < ms(60), "{:?}", begun.elapsed());
     assert!(!guard.is_wanted());
-    // Nor is a task of its own process somebody who waits, if it only tries.
+    // A task of the holder's own process is no waiter either, if it only tries.
     assert!(stage.lock().try_lock().await.is_err() && !guard.is_wanted());
     drop(guard);
     sleep(SOON).await;

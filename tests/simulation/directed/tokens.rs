@@ -14,7 +14,8 @@ use crate::world::clock_us;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// B had masters 1 and 2, with a token above a fence that is ahead of the clocks; then A gets 0 and 1. Master 0 has never heard of B.
+/// B had masters 1 and 2, with a token above a fence that is ahead of the clocks. Then A gets 0 and 1. Master 0 has
+/// never heard of B.
 #[tokio::test(start_paused = true)]
 async fn one_acceptance_is_not_enough() {
     let lease = ms(2000);
@@ -76,7 +77,7 @@ async fn raise_without_owner() {
     scene.cut(0, 2, Direction::ToMaster);
     let a = scene.locking(0, Ask::new().lease(lease));
     sleep(ms(200)).await;
-    // B's token lies between the one that 0 has stored and the one to which A raises.
+    // B's token lies between the token that 0 has stored and the token to which A raises.
     scene.cut(1, 0, Direction::ToMaster);
     let b = scene.locking(1, Ask::new().lease(lease));
     sleep(ms(100)).await;
@@ -127,9 +128,9 @@ async fn refused_tries_take_no_tokens() {
     scene.end().await;
 }
 
-/// A client is refused very often, and then has masters 0 and 1, of which 0 forgets that. When 0 has a vote again,
-/// another client has 0 and 2. The fence is ahead of the clocks, but less than the time until then. Without a scene, in
-/// which every refusal is recorded.
+/// A client is refused very often, and then has masters 0 and 1. Then 0 forgets that. When 0 has a vote again, another
+/// client has 0 and 2. The fence is ahead of the clocks, but by less than the time until then. There is no scene,
+/// because a scene records every refusal.
 #[tokio::test(start_paused = true)]
 async fn refused_tries_reach_beyond_no_floor() {
     let cluster = Cluster::new(3);

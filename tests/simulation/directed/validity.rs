@@ -26,8 +26,7 @@ fn answers_pass(scene: &Scene, pass: bool) {
     }
 }
 
-/// The grants are on their way for longer than what is never trusted of a lease; a rival is there when
-/// it ends.
+/// The grants are on their way for longer than the drift of the lease. A rival waits when the lease ends.
 #[tokio::test(start_paused = true)]
 async fn a_lease_counts_from_its_sending() {
     let scene = slow_nodes().await;
@@ -102,7 +101,7 @@ async fn an_extension_needs_a_quorum() {
     scene.end().await;
 }
 
-/// One that is not renewed is left to its end.
+/// A hold that is not renewed is left to its end.
 #[tokio::test(start_paused = true)]
 async fn the_end_is_told() {
     let scene = Scene::open(plan(Class::Calm, ms(3000))).await;
@@ -112,7 +111,7 @@ async fn the_end_is_told() {
     scene.end().await;
 }
 
-/// A shorter extension than what is left.
+/// An extension that is shorter than the remaining validity.
 #[tokio::test(start_paused = true)]
 async fn a_shorter_lease_shortens_nothing() {
     let scene = Scene::open(plan(Class::Calm, ms(3000))).await;
@@ -139,7 +138,7 @@ async fn a_minority_grants_nothing() {
     scene.end().await;
 }
 
-/// Another hold travels with it whose name has no mark but a key of another type.
+/// Another hold is renewed together with it. Under the key for the mark of the other name is a key of another type.
 #[tokio::test(start_paused = true)]
 async fn a_spoilt_hold_ends_no_other() {
     let scene = Scene::open(plan(Class::Durable, LEASE)).await;
@@ -160,8 +159,8 @@ async fn a_spoilt_hold_ends_no_other() {
     scene.end().await;
 }
 
-/// The keys of a held name are deleted on so many masters, of which so many do not hear of the next
-/// renewal; whether the guard is valid after it.
+/// The keys of a held name are deleted on the first masters, and the silent masters do not hear of the next renewal.
+/// Returns whether the guard is valid after that.
 async fn valid_after_a_loss(deleted: usize, silent: &[usize], rival: bool) -> bool {
     let scene = Scene::open(plan(Class::Reckless, LEASE)).await;
     let mine = scene.lock(0, Ask::new()).await.expect("free");

@@ -1,4 +1,4 @@
-//! Who waits is woken in time, by nothing else, and in turn.
+//! Waiters are woken in time, in turn, and for no other reason than news.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn few(scene: &Scene, before: u64, most: u64) {
     }
 }
 
-/// The notice of a release overtakes the refusal of what the waiter asked before.
+/// The notice of a release overtakes the refusal of the waiter's earlier question.
 #[tokio::test(start_paused = true)]
 async fn a_release_wakes() {
     let mut plan = plan(Class::Calm, LEASE);
@@ -157,7 +157,7 @@ async fn others_get_their_turn() {
     scene.end().await;
 }
 
-/// Of many processes that want the same name, a release makes one ask: the one whose turn it is.
+/// Many processes want the same name. A release makes one of them ask, in its turn.
 #[tokio::test(start_paused = true)]
 async fn one_asks_at_a_release() {
     const PROCESSES: usize = 8;
@@ -196,7 +196,7 @@ async fn one_asks_at_a_release() {
     scene.end().await;
 }
 
-/// Whoever is tired of waiting for a client of another library listens to it no longer.
+/// A waiter that gives up no longer listens to the client of another library for which it waited.
 #[tokio::test(start_paused = true)]
 async fn nobody_listens_for_ever() {
     let scene = Scene::open(plan(Class::Calm, LEASE)).await;

@@ -1,4 +1,4 @@
-//! Broken variants of the crate, which the simulation must catch. What they are stands in `list.txt`.
+//! Broken variants of the crate, which the simulation must catch. They are listed in `list.txt`.
 
 mod list;
 mod trial;
@@ -24,7 +24,7 @@ pub(crate) fn catch_all() {
         .skip(usize::try_from(skipped).expect("a small number"))
         .filter(|mutant| only.split(',').any(|part| mutant.name.contains(part)))
         .collect();
-    // What fails for the crate itself would catch everything.
+    // A schedule that fails for the crate itself would catch every mutant.
     let whole = Mutant::default();
     match catch(&whole, &tree, &target) {
         Ok(by) => panic!("the crate itself fails: {by}"),
@@ -66,7 +66,7 @@ pub(crate) fn tree_is_a_package() {
     assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
 }
 
-/// What caught the mutant; why it was not caught.
+/// Returns the schedule that caught the mutant, or the reason that none did.
 fn catch(mutant: &Mutant, tree: &Path, target: &Path) -> Result<String, String> {
     apply(mutant, tree, root())?;
     let built = Command::new(env!("CARGO"))
@@ -105,7 +105,7 @@ fn tail(bytes: &[u8]) -> String {
         .to_owned()
 }
 
-/// What the simulation needs to be built, and nothing that changed since stays.
+/// Copies the files that the simulation needs to be built. No earlier change in the copy stays.
 fn copy_tree(tree: &Path) {
     let _ = fs::remove_dir_all(tree);
     // The manifest names examples and their features.

@@ -13,10 +13,11 @@ const RUNS: &str = "120";
 /// A mutant that has computed for longer, once it is built, counts as missed. The time of the processor counts, as other
 /// work on the machine takes its share.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// The same of one that does not compute, or on a system that does not tell for how long it has.
+/// Limit in elapsed time, for a mutant that does not compute, and for a system that does not report the time of the
+/// processor.
 const STANDSTILL: Duration = Duration::from_secs(1800);
 
-/// Of one that nothing was said against.
+/// Verdict on a mutant that no schedule caught.
 pub(super) const SURVIVED: &str = "survived every schedule";
 
 /// One variant, built.
@@ -26,7 +27,7 @@ pub(super) struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    /// What is aimed at it comes first, then what is quick, then what takes long.
+    /// Runs the schedule that is aimed at the mutant first, then the quick schedules, then the slow ones.
     pub(super) fn find(&self) -> Result<String, String> {
         let aim = self.mutant.aim.as_ref().map(|aim| format!("directed::{aim}"));
         let aimed = aim.iter().map(|aim| vec![aim.as_str(), "--exact"]);
@@ -86,7 +87,7 @@ impl Trial<'_> {
     }
 }
 
-/// What a trial has taken so far.
+/// Time that a trial has taken so far.
 struct Spent {
     begun: Instant,
     computed: Duration,

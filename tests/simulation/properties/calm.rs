@@ -1,8 +1,8 @@
 //! Nobody asks for ever: contenders that wake each other, or themselves, would keep the masters busy
 //! without end.
 //!
-//! Source: waiters sleep until something has happened that may change the answer; jitter parts those
-//! who meet. Needs nothing.
+//! Source: waiters sleep until something has happened that may change the answer. Jitter separates waiters that meet.
+//! Needs nothing.
 
 use super::Case;
 use crate::history::MOST_EVENTS;

@@ -1,9 +1,9 @@
-//! At any instant at most one hold of a name has validity left, unless all of them only read; and nobody has a name that
-//! another one keeps.
+//! At any instant at most one hold of a name has validity left, unless all of them only read. Nobody has a name that
+//! another holder keeps for a minimum time.
 //!
-//! Source: what a lock is; the Redlock page's safety property; the documentation of `at_least`. Needs clocks that run at the same rate,
-//! masters that keep what they acknowledged or are in quarantine, one list of masters, no eviction. Who
-//! was forced out by an operator learns of it late, and is left out.
+//! Source: the definition of a lock; the Redlock page's safety property; the documentation of `at_least`. Needs clocks
+//! that run at the same rate, and masters that keep all acknowledged data or are in quarantine. Needs one list of
+//! masters, and no eviction. A holder that an operator forced out learns of it late, and is left out.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
                 granted.insert(*hold, place);
             }
             Kind::Seen(sights) => {
-                // One of those that were seen, and whether all of them read.
+                // One of the holders that were seen of a name, and whether all of them read.
                 let mut holders: BTreeMap<&str, (usize, bool)> = BTreeMap::new();
                 let is_forced = |owner: &str| forced.get(owner).is_some_and(|at| *at < place);
                 for sight in sights.iter().filter(|sight| !sight.validity.is_zero()) {

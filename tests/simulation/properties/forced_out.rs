@@ -1,9 +1,9 @@
 //! A name that an operator took away stays taken: on a master that keeps an owner out, that owner is not
 //! granted or extended again, and no hold that was forced out is prolonged.
 //!
-//! Source: the crate's documentation of `force_release`. Needs nothing but masters that do not forget
-//! whom they keep out, or are in quarantine for it. One keeps them out for as long as a lease could last when
-//! they were marked, and for less long by what its clock slips.
+//! Source: the crate's documentation of `force_release`. Needs nothing but masters that remember the owners that they
+//! keep out, or are in quarantine after forgetting them. A master keeps owners out for as long as a lease could last
+//! when they were marked. Slips of its clock shorten that time.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use crate::history::{HoldId, Kind, Stored};
 
 pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
     let (holds, longest) = (&case.record.holds, case.record.longest_lease);
-    // Whose hold, since when.
+    // Place and time of the force, and the hold.
     let mut forced: Vec<(usize, Duration, HoldId)> = Vec::new();
-    // On which master, whom, at which name, until when.
+    // Place of the mark, master, owner, name, and end of the mark.
     let mut marked: Vec<(usize, usize, &str, &str, Duration)> = Vec::new();
     for (place, event) in case.record.events.iter().enumerate() {
         let now = event.at;

@@ -1,6 +1,6 @@
-//! Once a force has returned, the name is free of whom it drove out on a quorum of masters.
+//! Once a force has returned, a quorum of masters has freed the name from the holders that it drove out.
 //!
-//! Source: the crate's documentation of `force_release`. Needs masters that keep whom they keep out.
+//! Source: the crate's documentation of `force_release`. Needs masters that remember the owners that they keep out.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,8 @@
-//! A hold of which so many masters have said that they do not keep it that no quorum is left has ended with the
-//! next renewal: by a third of the longest lease, and what it takes to ask and to put it back.
+//! If the masters that deny a hold leave no quorum for it, the hold ends with its next renewal. That takes at most a
+//! third of the longest lease, and the time to ask and to put the hold back.
 //!
-//! Source: the crate's documentation of `lost()`. Needs a hold that is renewed, and counts no time in which the host stops.
+//! Source: the crate's documentation of `lost()`. Needs a hold that is renewed, and counts no time in which the host
+//! stops.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

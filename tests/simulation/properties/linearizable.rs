@@ -1,8 +1,8 @@
 //! The calls of each name have an order that a sequential lock allows: owner-aware, re-entrant, fenced, both, or with
 //! permits. It is found by a search that knows neither leases nor validity.
 //!
-//! Source: Herlihy and Wing's linearizability; the models of Hazelcast's Jepsen tests. Needs what exclusion needs. Without
-//! that it judges tokens alone, as long as no master loses its fences.
+//! Source: Herlihy and Wing's linearizability; the models of Hazelcast's Jepsen tests. Needs the same as exclusion
+//! does. Without that it judges tokens alone, as long as no master loses its fences.
 
 use multilock_test_support::linearizability::Judgement;
 

@@ -1,4 +1,4 @@
-//! What must hold in every run: pure functions over the record, one file each.
+//! Properties that must hold in every run: pure functions over the record, one file each.
 
 mod calm;
 mod done_once;
@@ -37,7 +37,7 @@ pub(crate) struct Violation {
     pub(crate) events: Vec<usize>,
 }
 
-/// What a property may go by.
+/// Facts by which a property judges.
 pub(crate) struct Case<'a> {
     pub(crate) class: Class,
     pub(crate) record: &'a Record,
@@ -54,8 +54,8 @@ impl<'a> Case<'a> {
         slips.sum()
     }
 
-    /// Who was forced out by an operator, or whose keys were deleted behind its back, and where in the record
-    /// that was done first.
+    /// Owners that an operator forced out, and owners with keys that were deleted behind their back. Each has the place
+    /// in the record at which that happened first.
     pub(crate) fn forced(&self) -> BTreeMap<&'a str, usize> {
         let mut forced = BTreeMap::new();
         for (place, event) in self.record.events.iter().enumerate() {

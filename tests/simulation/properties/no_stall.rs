@@ -11,19 +11,19 @@ use super::Case;
 use crate::history::{Event, Kind};
 use crate::run::ASKING;
 
-/// A waiter behind one that died asks by itself so often: no call comes when a lease ends, and while a name is held nobody finds
-/// out that the waiter ahead has died.
+/// Interval at which a waiter behind a dead one asks by itself. No call comes when a lease ends, and while a name is
+/// held nobody notices that the waiter ahead has died.
 const BY_ITSELF: Duration = Duration::from_secs(5);
 
 /// From one turn to the next: some rounds, each with as much delay as there is between clients and masters, and far
 /// less than any timer of a waiter.
 const HAND_OFF: Duration = Duration::from_millis(500);
 
-/// For so long at most a waiter pauses that cannot win for want of votes.
+/// Longest pause of a waiter that cannot win because votes are missing.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// End of the longest stay of a name that was kept after its guard. Masters end it by their own clocks, so one that was
-/// set back afterwards ends it later.
+/// End of the longest stay of a name that was kept after its guard. Masters end it by their own clocks, so a master
+/// with a clock that was set back afterwards ends it later.
 fn kept_until(events: &[Event]) -> Duration {
     let kept = events.iter().enumerate().filter_map(|(place, event)| {
         let Kind::Granted { at_least, .. } = &event.kind else {
@@ -46,7 +46,8 @@ fn set_back(events: &[Event]) -> Duration {
     by_master.into_values().max().unwrap_or_default()
 }
 
-/// Until when the masters whose clocks were set back keep a name of a lost hold, which ended earlier by its holder's clock.
+/// Time until which masters with a clock that was set back keep a name of a lost hold. By its holder's clock, the hold
+/// ended earlier.
 fn left_until(events: &[Event], name: &str) -> Duration {
     let mut set_back = BTreeSet::new();
     let mut ends = BTreeMap::new();
@@ -78,7 +79,7 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
     let begun = |kind: &Kind| matches!(kind, Kind::Phase(phase) if *phase == ASKING);
     let begun = events.iter().position(|event| begun(&event.kind))?;
     let shakes = |kind: &Kind| match kind {
-        // Whoever was idle since finds it out only now.
+        // A client that was idle since then notices it only now.
         Kind::Fault { what, forgets, .. } => !forgets.is_empty() || what.contains("ClockForward"),
         _ => false,
     };

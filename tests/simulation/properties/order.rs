@@ -1,7 +1,8 @@
-//! No acquire is granted by a master on which somebody stands with a smaller ticket, in the queue of any of its names,
-//! unless both wait to read; and a waiter's ticket never rises.
+//! No master grants an acquire while a waiter with a smaller ticket stands in the queue of any of its names. Two waiters
+//! that both want to read are the exception. A waiter's ticket never rises.
 //!
-//! Source: the promise of docs/guarantees.md on order among those who wait. Needs a waiter that keeps asking, and whose client listens.
+//! Source: the promise of docs/guarantees.md on the order of waiters. Needs a waiter that keeps asking, with a client
+//! that listens.
 
 use std::collections::BTreeMap;
 

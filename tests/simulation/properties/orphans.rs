@@ -1,9 +1,9 @@
-//! What is given up is released, also on masters that were out of reach for a while; and nothing lasts
-//! beyond the longest lease.
+//! A lock that is given up is released, also on masters that were out of reach for a while. Nothing lasts beyond the
+//! longest lease.
 //!
-//! Source: the crate's promise. Needs a client that runs on: what a closed one could not release goes
-//! with its lease, and so does what a socket that nobody can kill delivers late. And masters whose clocks
-//! are not set back.
+//! Source: the crate's promise. Needs a client that runs on: a lock that a closed client could not release ends with
+//! its lease. So does a lock that a request takes late, from a socket that nobody can kill. Needs masters with clocks
+//! that are not set back.
 
 use super::Case;
 use crate::history::Kind;

@@ -1,10 +1,10 @@
-//! While all masters can be reached, nobody waits for longer than as many others have a lock, one after the other, as may
-//! have come before: each task that waits, once, and for each client a round that was under way.
+//! While all masters can be reached, a limited number of locks is granted to others during one wait: one for each task
+//! that waits, and one for each client. The latter may have had a round under way.
 //!
-//! Holds that pass on from task to task inside a process count as one.
+//! Holds that are handed on from task to task inside a process count as one.
 //!
-//! Source: the guarantees on overtaking. Needs clocks of masters that show the same, and nothing that strikes, so it is judged
-//! in the opening of a run.
+//! Source: the guarantees on overtaking. Needs clocks of masters that show the same, and no faults, so it is judged in
+//! the opening of a run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::Case;
 use crate::history::Kind;
 use crate::opening::{OPENED, OPENING, REACHED};
 
-/// For so long at most a waiter pauses that could not win, or has not drawn its ticket yet.
+/// Longest pause of a waiter that could not win, or has not drawn its ticket yet.
 const PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
@@ -27,7 +27,7 @@ pub(super) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
     let events = || record.events.iter().enumerate().take(opened).skip(begun);
     let clients: BTreeSet<_> = events().filter_map(|(_, event)| event.client).collect();
     let mut most = 0;
-    // Those that wait: since when, and who has had it meanwhile.
+    // Calls that wait: the place at which each began, and the grants to other owners since then.
     let mut waiting: BTreeMap<usize, (usize, Vec<usize>)> = BTreeMap::new();
     let mut known = BTreeSet::new();
     let mut worst: Option<(usize, Vec<usize>)> = None;

@@ -1,7 +1,7 @@
-//! A master is told once over a connection that a hold is given up: only where the connection was replaced is
-//! it told again, or where it could not do it.
+//! A master receives the release of a hold once over a connection. It receives it again only over a new connection, or
+//! if the release failed.
 //!
-//! Source: what a release costs; the header of `node/deferred.rs`. Needs nothing.
+//! Source: the costs of a release; the header of `node/deferred.rs`. Needs nothing.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! Once all is well again, everybody gets every name, under the policy that asks for most.
 //!
-//! Source: liveness; a lock that nobody gets any more is as broken as one that two get. Needs all
+//! Source: liveness. A lock that no client gets any more is as broken as a lock that two clients get. Needs all
 //! masters, out of quarantine.
 
 use super::Case;

@@ -1,10 +1,14 @@
-//! What masters keep: one owner at a name, unless it is read; an end to every key, an end that is never brought forward
-//! while the owners stay; a name that is read ends with the last of its readers, as does what keeps them, and tells so;
-//! what is read is not written before somebody new takes it; and a fence that never falls while it exists, and exists
-//! until the clock is far enough past it.
+//! Data that masters keep:
 //!
-//! Source: the scripts' own headers. Needs clocks that do not step, for the
-//! ends, which come nearer by what they slip; what a fault takes is no fall.
+//! - A name has one owner, unless it is read.
+//! - Every key has an end, which is never brought forward while the owners stay.
+//! - A name that is read ends with the last of its readers, as does the key that lists them. The name itself gives that
+//!   end, too.
+//! - A name that is read is not written before a new holder takes it.
+//! - A fence never falls while it exists, and exists until the clock is far enough past it.
+//!
+//! Source: the scripts' own headers. For the ends, needs clocks that do not step: slips of a clock bring them nearer. A
+//! key that a fault takes is no fall.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -57,7 +61,7 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
     None
 }
 
-/// What masters tell in whole milliseconds may differ by so much.
+/// Largest difference between times that masters give in whole milliseconds.
 const ROUNDED: Duration = Duration::from_millis(1);
 
 fn alone(key: &Stored, now: Duration) -> Option<&'static str> {
@@ -73,7 +77,7 @@ fn alone(key: &Stored, now: Duration) -> Option<&'static str> {
     (!key.owners.is_empty() && key.ends.is_none()).then_some("an owner without an end")
 }
 
-/// What is wrong with a name that is read. Where what keeps its readers is gone, nobody is let in for that.
+/// Error in a name that is read. If the key that lists its readers is gone, no client gets in because of that.
 fn read(key: &Stored, now: Duration) -> Option<&'static str> {
     let Some(ends) = key.ends else {
         return Some("readers without an end");
@@ -100,14 +104,14 @@ fn read(key: &Stored, now: Duration) -> Option<&'static str> {
 
 /// `now` is by the master's clock, which may have stepped since the old state.
 fn compared(old: &Stored, new: &Stored, now: Duration) -> Option<&'static str> {
-    // A late request may take a name anew that has ended.
+    // A late request may take a name again that has ended.
     let is_over = old.ends.is_some_and(|end| end <= now);
     let stays = !is_over && old.owners.iter().any(|owner| new.owners.contains(owner));
     let is_turned = stays && old.mode.as_deref() == Some("read") && new.mode != old.mode;
     is_turned.then_some("what was read is written")
 }
 
-/// Whether the same owners have the name for a shorter time than before. `slipped` is what the clock did meanwhile.
+/// Whether the same owners have the name for a shorter time than before. `slipped` is the slip of the clock meanwhile.
 fn is_earlier(old: &Stored, new: &Stored, now: Duration, slipped: Duration) -> bool {
     let same = !old.owners.is_empty() && old.owners == new.owners;
     same && new.ends.map(|end| end + slipped) < old.ends && old.ends.is_some_and(|end| end > now + slipped)

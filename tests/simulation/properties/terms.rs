@@ -1,6 +1,10 @@
-//! A guard begins with more validity than was asked for, and never without any; a re-entry is never
-//! given on a weaker quorum than it asked for, nor into a hold whose last guard was leaked, nor without a
-//! token to who asked for one, nor for more than the hold is: who reads does not come to write.
+//! A guard begins with more validity than its minimum, and never without any. A re-entry is never granted in these
+//! cases:
+//!
+//! - The quorum of the hold is weaker than the quorum that the re-entry asks for.
+//! - The last guard of the hold was leaked.
+//! - The re-entry asks for a token, and the hold has none.
+//! - The re-entry asks for more than the kind of the hold: a reader does not come to write.
 //!
 //! Source: the Redlock page ("minus the time elapsed"); the crate's documentation. Needs nothing.
 
@@ -57,7 +61,7 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
                 let what = format!("{} is entered after it was leaked", facts.owner);
                 return Some((what, vec![*end, place]));
             }
-            // A hold may have the grant of an earlier one that needed more.
+            // A hold may have the grant of an earlier hold that needed more.
             let of_grant = case.record.holds.iter().filter(|hold| hold.owner == facts.owner);
             let had = of_grant.map(|hold| hold.needed).max().unwrap_or(0);
             if *needed > had {

@@ -1,12 +1,14 @@
-//! Fencing tokens of those who do not read are unique, and rise with the order in which grants were had: one that began after
-//! another was complete has the larger token, and where locks exclude each other so has one that only was
-//! complete later. A hold that was passed on began, for that, when the masters were asked. So a resource that checks them rejects every stale write, and no newer one.
-//! Readers may share a token: it is not smaller than that of any writer before them, and smaller than that of any after
-//! them.
+//! Fencing tokens of holds that do not read are unique, and rise in the order of their grants. A grant that began after
+//! another was complete has the larger token. If locks exclude each other, so has a grant that was only complete later.
+//! A hold that was handed on began, in this sense, when the masters were asked. A resource that checks tokens therefore
+//! rejects every stale write, and no newer one.
 //!
-//! Source: the crate's promise; Kleppmann, "How to do distributed locking". Needs nothing of clocks,
-//! pauses or delays, as long as fewer masters lose their fence keys in between than the quorums have in
-//! common; with quarantine, and wall clocks within half of it, not even that.
+//! Readers may share a token. It is not smaller than the token of any writer before them, and smaller than the token of
+//! any writer after them.
+//!
+//! Source: the crate's promise; Kleppmann, "How to do distributed locking". Needs nothing of clocks, pauses or delays,
+//! as long as few masters lose their fence keys in between: fewer than the quorums have in common. With quarantine, and
+//! wall clocks within half of it, not even that is needed.
 
 use super::Case;
 use crate::guard::LockKind;
@@ -48,7 +50,7 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
                     if !known.names.iter().any(|name| new.names.contains(name)) {
                         continue;
                     }
-                    // Whoever lost its fence keys in between tells neither of the two.
+                    // A master that lost its fence keys in between no longer knows either of the two tokens.
                     let mut lost: Vec<_> = fences_lost
                         .iter()
                         .filter(|(at, _)| *at > known.began && *at < place)
@@ -60,8 +62,8 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
                     if lost.len() >= common && case.class != Class::Forgetful {
                         continue;
                     }
-                    // Where locks exclude each other, all grants have an order, also those that were
-                    // under way together; only who was forced out may still be granted late.
+                    // If locks exclude each other, all grants have an order, also grants that were under way together.
+                    // Only a holder that was forced out may still be granted late.
                     let is_forced = |owner: &str| forced.get(owner).is_some_and(|at| *at < place);
                     let ordered =
                         case.class.keeps_assumptions() && !is_forced(&known.owner) && !is_forced(&new.owner);

@@ -1,9 +1,9 @@
-//! No hold is given up early: an inner guard that is left, and a re-entry that fails or is cancelled,
-//! leave the outer hold whole, its count right, and on a quorum of masters its field, in the mode that it has, for as long
-//! as it is valid: where it reads, with its own lease and time-out key.
+//! No hold is given up early. An inner guard that is left, and a re-entry that fails or is cancelled, leave the outer
+//! hold whole. Its count stays right. A quorum of masters keeps its field, in the mode that it has, for as long as it
+//! is valid. If it reads, its entry among the readers lasts as long.
 //!
-//! Source: Redisson's reentrancy; the crate's promise. Needs nothing for the count. For the field, that
-//! the masters keep what they acknowledged: one that forgot since the hold began is not counted on.
+//! Source: Redisson's reentrancy; the crate's promise. Needs nothing for the count. For the field, needs masters that
+//! keep all acknowledged data: a master that forgot since the hold began does not count.
 
 use std::collections::BTreeMap;
 

@@ -42,14 +42,14 @@ struct Waits {
 }
 
 impl Waits {
-    /// What it is given, unless that is taken back before it is taken.
+    /// The delivery to it, unless that is taken back before it is taken.
     async fn delivered(&mut self) -> Option<Delivery<Hold>> {
         self.position.delivered().await;
         self.mailbox.take()
     }
 }
 
-/// A process whose tasks want one name.
+/// A process with tasks that want one name.
 struct Process {
     lines: Arc<Lines<Hold>>,
     grant: Arc<Grant>,
@@ -188,7 +188,7 @@ impl Process {
         }
     }
 
-    /// What one does with what it was given, and the token of the hold.
+    /// Uses up a delivery, as its task does. Returns the token of the hold.
     fn use_up(&self, delivery: Delivery<Hold>) -> Option<u64> {
         match delivery {
             Delivery::Turn(turn) => {
@@ -215,7 +215,7 @@ impl Process {
     }
 }
 
-/// A guard exits while one waiter gives up and another waits: the hold passes on or is released, once, and whoever
+/// A guard exits while one waiter gives up and another waits. The hold passes on or is released, once. A waiter that
 /// still waits has it or the turn.
 pub fn what_is_passed_on_is_never_lost() {
     explore(3, || {
@@ -245,7 +245,7 @@ pub fn what_is_passed_on_is_never_lost() {
     });
 }
 
-/// The grant is lost while it changes hands: whoever has it then finds no validity, and it is released once.
+/// The grant is lost while it changes hands: its present holder finds no validity, and it is released once.
 pub fn what_is_lost_is_released_once() {
     explore(3, || {
         let (process, hold) = Process::new();
@@ -270,7 +270,7 @@ pub fn what_is_lost_is_released_once() {
     });
 }
 
-/// What was given to a task is taken back while the task takes it: one of the two has it, and it is released once.
+/// A delivery to a task is taken back while the task takes it: one of the two has it, and it is released once.
 pub fn what_is_taken_back_is_not_taken_too() {
     explore(3, || {
         let (process, hold) = Process::new();
@@ -336,8 +336,8 @@ pub fn a_recall_at_the_end_of_a_hold_is_heeded() {
     });
 }
 
-/// The last guard leaves while a task joins its line: the task has the hold or the turn, and does not wait for what nobody
-/// holds.
+/// The last guard leaves while a task joins its line. The task gets the hold or the turn, and does not wait for a grant
+/// that nobody holds.
 pub fn who_joins_does_not_wait_for_what_stays() {
     explore(3, || {
         let (process, hold) = Process::new();

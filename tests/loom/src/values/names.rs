@@ -1,4 +1,4 @@
-//! What the files need of names: there is one.
+//! The names that the files need: there is one.
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Names;

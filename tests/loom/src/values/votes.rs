@@ -1,4 +1,4 @@
-//! What the files need of votes.
+//! The votes that the files need.
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Vote {

@@ -1,4 +1,4 @@
-//! The state machine: which steps are open in a state, and what is promised.
+//! The state machine: the open steps of a state, and the promises.
 
 use stateright::{Model, Property};
 
@@ -6,7 +6,7 @@ use super::scope::Scope;
 use super::state::{Master, Phase, State, WAITERS, Waiter};
 use super::step::Step;
 
-/// No round that began after somebody was placed, and has a larger ticket, wins before it.
+/// No round wins before an older waiter that was placed when the round began.
 pub(super) const ORDER: &str = "nobody is overtaken by who came later";
 /// Everybody has had the lock, or has given up.
 pub(super) const DONE: &str = "everybody is done";
@@ -60,7 +60,7 @@ impl Model for Queue {
             may_give_up: scope.may_give_up,
             overtaken: false,
         };
-        // What is asked may be long on its way, so only who comes after whom is told by when a round begins.
+        // Requests may be long on their way, so the begin of a round matters only for the order of the waiters.
         let mut step = Step { scope, state };
         for waiter in (0..scope.waiters).filter(|waiter| *waiter == 0 || !scope.order) {
             step.ask(waiter);
@@ -69,7 +69,7 @@ impl Model for Queue {
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        // What a weaker form breaks is broken.
+        // The promise that a weaker form breaks is broken.
         if state.overtaken || state.rounds > self.scope.rounds {
             return;
         }
@@ -154,7 +154,7 @@ impl Model for Queue {
     }
 }
 
-/// What is possible.
+/// Witnesses: states that are possible.
 fn witnesses() -> [Property<Queue>; 5] {
     [
         Property::sometimes("a second round", |_, state: &State| {

@@ -1,10 +1,9 @@
-//! What is explored of the queue, and its weaker forms.
+//! Bounds of the exploration of the queue, and its weaker forms.
 
 use super::model::{DONE, FEW, ORDER};
 use super::state::{MASTERS, WAITERS};
 
-/// The largest numbers of rounds of all waiters together that there are, and that there are of [`CALLS`] where calls
-/// arrive at once.
+/// The largest numbers of rounds of all waiters together: in any scope, and in [`CALLS`] if calls arrive at once.
 const ROUNDS: u8 = 12;
 const ROUNDS_AT_ONCE: u8 = 10;
 
@@ -14,34 +13,34 @@ const ROUNDS_AT_ONCE: u8 = 10;
 pub(super) struct Rules {
     /// A waiter draws one ticket. Off: another one for every round.
     pub(super) one_ticket: bool,
-    /// Who comes first to a master minds those who stand there with older tickets.
+    /// A waiter that is new to a master minds the older tickets in the queue there.
     pub(super) newcomers_mind: bool,
     /// A rollback queues the waiter again.
     pub(super) queued_again: bool,
     pub(super) rollback_calls: RollbackCalls,
-    /// Who leaves the queue calls the next one.
+    /// A waiter that leaves the queue calls the next one.
     pub(super) leaving_calls: bool,
-    /// Who is refused by nothing but an older ticket calls its waiter.
+    /// A waiter that only an older ticket refuses calls the waiter of that ticket.
     pub(super) refused_call: bool,
-    /// A call for one that does not wait any more is answered by leaving.
+    /// A waiter that has ended answers a call by leaving.
     pub(super) strangers_leave: bool,
-    /// Who wins without a master that refused it and has called it since leaves there.
+    /// A winner leaves the queue of a master that refused it and has called it since.
     pub(super) winners_leave: bool,
     /// Calls count from when the acquire was sent. Off: from when the round was lost.
     pub(super) calls_count_early: bool,
     /// A grant that is heard of after the round was lost tells that the master is open.
     pub(super) late_grants_count: bool,
-    /// Whom one of its names has refused for long stands in the queue of that name alone.
+    /// A waiter that one of its names has refused for long stands in the queue of that name alone.
     pub(super) narrows: bool,
 }
 
-/// Whom a rollback calls.
+/// The waiter that a rollback calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RollbackCalls {
-    /// The head of the queue, unless that is whoever rolls back.
+    /// The head of the queue, unless that is the waiter that rolls back.
     Head,
     ItselfToo,
-    /// The head, if so many masters granted that the round may have looked like a holder.
+    /// The head, if enough masters granted for the round to look like a holder.
     HeadAfterMany,
     Nobody,
 }
@@ -72,7 +71,7 @@ pub(crate) struct Scope {
     pub(super) quorum: [usize; WAITERS],
     /// Rounds that each may begin without having been called, after its first.
     pub(super) again: [u8; WAITERS],
-    /// Whether masters call. Without it whoever does not wait any more may leave at any time.
+    /// Whether masters call. If they do not, a waiter that has ended may leave at any time.
     pub(super) calls: bool,
     /// Whether a call arrives in the moment in which it is sent.
     pub(super) calls_arrive_at_once: bool,
@@ -88,11 +87,11 @@ pub(crate) struct Scope {
     pub(super) foreign: bool,
     /// Rounds that all of them together begin at most, where there are calls.
     pub(super) rounds: u8,
-    /// What must come about in it, so that it is not empty talk.
+    /// States that must come about in it, so that it is not vacuous.
     pub(super) witnesses: &'static [&'static str],
 }
 
-/// Three waiters, who come in by being called.
+/// Three waiters that ask again only when they are called.
 const CALLS: Scope = Scope {
     name: "calls alone",
     rules: PROTOCOL,
@@ -217,7 +216,7 @@ pub(super) fn scopes() -> Vec<Scope> {
     ]
 }
 
-/// A weaker form and what it breaks.
+/// A weaker form, and the promise that it breaks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Weaker {
     pub(super) scope: Scope,

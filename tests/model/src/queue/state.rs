@@ -1,11 +1,11 @@
-//! What there is: masters with a holder and a queue each, waiters, and what is on its way between them.
+//! The state: masters with a holder and a queue each, waiters, and the messages between them.
 
 use std::hash::{Hash, Hasher};
 
 pub(super) const MASTERS: usize = 3;
 pub(super) const WAITERS: usize = 3;
 
-/// What a waiter sends to a master.
+/// Message of a waiter to a master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verb {
     Acquire,
@@ -65,7 +65,7 @@ impl Line {
             .map(|code| VERBS[code - 1])
     }
 
-    /// Whether a later round's acquire is behind what was taken out last.
+    /// Whether a later round's acquire is behind the message that was taken out last.
     pub(super) fn has_acquire(self) -> bool {
         let acquires = |verb| matches!(verb, Verb::Acquire | Verb::AcquireAnew | Verb::AcquireNarrowly);
         self.iter().any(acquires)
@@ -87,7 +87,7 @@ pub(super) enum Said {
     Refused,
 }
 
-/// What is between a waiter and a master.
+/// The link between a waiter and a master.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Link {
     pub(super) line: Line,
@@ -100,7 +100,7 @@ pub(super) struct Link {
     pub(super) answered: bool,
 }
 
-// In one go: hashing is most of what exploring costs.
+// Hashed in one go: hashing is most of the cost of an exploration.
 impl Hash for Link {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         let rest = [
@@ -119,7 +119,7 @@ impl Hash for Link {
 pub(super) struct Master {
     pub(super) holder: Option<u8>,
     pub(super) queue: u8,
-    /// Somebody else holds here for ever what the oldest waiter wants as well.
+    /// Another client holds a second name of the oldest waiter here for ever.
     pub(super) shut: bool,
     /// A client holds the name here that calls nobody when it lets go.
     pub(super) foreign: bool,
@@ -135,7 +135,7 @@ impl Hash for Master {
     }
 }
 
-/// The tickets that waiters draw first, and those that they draw for later rounds where one is not enough.
+/// The tickets that waiters draw first, and the tickets of later rounds where one is not enough.
 pub(super) const TICKETS: [u8; WAITERS] = [0, 1, 2];
 pub(super) const TICKETS_ANEW: [u8; WAITERS] = [3, 4, 5];
 
@@ -206,7 +206,7 @@ pub(super) struct Waiter {
     pub(super) phase: Phase,
     /// Rounds that it may still begin without having been called.
     pub(super) again: u8,
-    /// Those it came after, a bit each: older ones that were placed when its round began.
+    /// Older waiters that were placed when its round began, a bit each.
     pub(super) after: u8,
     /// Stands in no queue for the name that it could have.
     pub(super) narrow: bool,
@@ -231,7 +231,7 @@ pub(crate) struct State {
     pub(super) rounds: u8,
     /// Somebody may still give up.
     pub(super) may_give_up: bool,
-    /// Somebody who was placed was overtaken.
+    /// A placed waiter was overtaken.
     pub(super) overtaken: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What each step does.
+//! The effect of each step.
 
 use super::scope::{RollbackCalls, Scope};
 use super::state::{MASTERS, Phase, Said, State, TICKETS, TICKETS_ANEW, Verb, WAITERS, waiter_of};
@@ -42,7 +42,7 @@ impl Step<'_> {
         self.ask(waiter);
     }
 
-    /// Whether so many masters have answered that nobody who comes later may come first.
+    /// Whether enough masters have answered, so that no later waiter may win before it.
     fn is_placed(&self, waiter: usize) -> bool {
         let answered = self.state.count(waiter, |link| link.answered);
         self.state.waiters[waiter].waits() && answered >= self.scope.quorum[waiter]
@@ -90,7 +90,7 @@ impl Step<'_> {
         } else if verb != Verb::AcquireNarrowly {
             one.queue_up(ticket);
         }
-        // Whoever is refused by nothing but an older ticket calls it, and whoever steps aside the next one.
+        // A waiter that only an older ticket refuses calls that waiter. A waiter that steps aside calls the next one.
         if !granted && (left || !held && rules.refused_call) {
             self.call_head(master);
         }
@@ -101,7 +101,7 @@ impl Step<'_> {
         let phase = self.state.waiters[waiter].phase;
         let link = &mut self.state.masters[master].links[waiter];
         link.answered = self.scope.order && !matches!(phase, Phase::Done | Phase::Gone);
-        // The answer to a round that another one has followed is nobody's.
+        // If another round has followed, the answer counts for no round.
         if link.line.has_acquire() {
             return;
         }
@@ -121,8 +121,8 @@ impl Step<'_> {
         }
     }
 
-    /// Ends the round if its answers tell how. To do so later is for what is sent to arrive later; only calls can be
-    /// heard in between.
+    /// Ends the round if its answers decide it. A later decision only delays the messages that follow it, but calls can
+    /// arrive in between.
     pub(super) fn decide(&mut self, waiter: usize) {
         let needed = self.scope.quorum[waiter];
         if self.state.count(waiter, |link| link.said == Said::Granted) >= needed {
@@ -154,7 +154,7 @@ impl Step<'_> {
         }
     }
 
-    /// Leaves where it has been called and does not come in, so that the next one is called.
+    /// Leaves the queues of masters that refused it and have called it since, so that they call the next waiter.
     fn answer_calls(&mut self, waiter: usize) {
         for master in &mut self.state.masters {
             let link = &mut master.links[waiter];
@@ -164,7 +164,7 @@ impl Step<'_> {
         }
     }
 
-    /// Gives back what was or may be granted.
+    /// Gives back the grants of the round, and grants that may still come.
     fn end_round(&mut self, waiter: usize, verb: Verb) {
         for master in &mut self.state.masters {
             let link = &mut master.links[waiter];
@@ -175,7 +175,7 @@ impl Step<'_> {
         }
     }
 
-    /// What it knew is of no use any more.
+    /// The waiter ends: its knowledge of the masters is of no use any more.
     fn end(&mut self, waiter: usize, phase: Phase) {
         for master in &mut self.state.masters {
             let link = &mut master.links[waiter];
@@ -200,7 +200,7 @@ impl Step<'_> {
         }
     }
 
-    /// Calls whoever is the first of the queue, if it could have the lock.
+    /// Calls the first waiter of the queue, if it could have the lock.
     fn call_head(&mut self, master: usize) {
         let one = &mut self.state.masters[master];
         if let (true, true, Some(head)) = (self.scope.calls, one.is_free(), one.head()) {
@@ -219,7 +219,7 @@ impl Step<'_> {
         match self.state.waiters[waiter].phase {
             Phase::Asking => link.open |= self.scope.rules.calls_count_early,
             Phase::Waiting => link.open = true,
-            // Who does not wait any more leaves.
+            // A waiter that does not wait any more leaves.
             Phase::Idle | Phase::Done | Phase::Gone => {
                 if self.scope.rules.strangers_leave && !link.line.has_leave() {
                     link.line.push(Verb::Leave);
@@ -228,8 +228,8 @@ impl Step<'_> {
         }
     }
 
-    /// Takes out what would change nothing now or later, and has those hear that do not wait: what they send
-    /// takes its time.
+    /// Takes out messages that change nothing, now or later. Delivers the calls of waiters that have ended: their answers
+    /// take their time anyway.
     pub(super) fn tidy(&mut self) {
         for (waiter, master) in
             (0..WAITERS).flat_map(|waiter| (0..MASTERS).map(move |master| (waiter, master)))

@@ -1,4 +1,4 @@
-//! The state machine: which steps are open in a state, and what is promised.
+//! The state machine: the open steps of a state, and the promises.
 
 use stateright::{Model, Property};
 
@@ -21,7 +21,7 @@ pub(crate) enum Action {
         attempt: usize,
         master: usize,
     },
-    /// A reader goes by what it has been told.
+    /// A reader takes its token from the answers so far.
     Count {
         attempt: usize,
     },
@@ -114,7 +114,7 @@ impl Model for ReaderTokens {
                         master.declare(one.names, one.token);
                         Vote::Stored
                     }
-                    // What comes after the reader has counted counts no more.
+                    // An answer after the reader's count does not count any more.
                     (_, Kind::Read) => master.tell(one, self.rules),
                     (_, Kind::Write) => master.accept(one),
                 };
@@ -173,7 +173,7 @@ impl Model for ReaderTokens {
 }
 
 impl ReaderTokens {
-    /// A reader takes its token from what it was told, and has it stored where it is not.
+    /// A reader takes its token from the tokens that it was told. It has that stored where another one is.
     fn count(&self, state: &mut State, attempt: usize) {
         let told = state
             .masters

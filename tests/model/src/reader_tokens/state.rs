@@ -1,4 +1,4 @@
-//! What there is: masters with the fences that they store, and attempts with what became of their requests.
+//! The state: masters with their stored fences, and attempts with the states of their requests.
 
 use super::Rules;
 
@@ -12,13 +12,13 @@ const AHEAD: u8 = 1;
 /// How far a clock may be set back.
 pub(super) const BACK: u8 = 1;
 
-/// One master, and what became of the requests to it.
+/// One master, and the states of the requests to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Master {
     pub(super) clock: u8,
     /// Whether its clock was never set back.
     pub(super) steady: bool,
-    /// What is stored for each name, if anything is.
+    /// The stored fence of each name, if there is one.
     pub(super) fences: [Option<Fence>; NAMES],
     pub(super) votes: [Vote; ATTEMPTS],
 }
@@ -39,7 +39,7 @@ impl Fence {
     }
 }
 
-/// What became of a request.
+/// State of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Vote {
     Unasked,
@@ -50,7 +50,7 @@ pub(super) enum Vote {
     WrittenBack,
     /// It stores the attempt's token.
     Stored,
-    /// A writer's that was not above what is stored.
+    /// A writer's token was not above the stored fence.
     Refused,
 }
 
@@ -149,7 +149,7 @@ impl Master {
         }
     }
 
-    /// An extension of a complete attempt. A reader's also renews what is stored.
+    /// An extension of a complete attempt. A reader's also renews the stored fences.
     pub(super) fn extend(&mut self, one: Attempt) {
         self.declare(one.names, one.token);
         let renewed = Fence::new(0, self.clock).until;

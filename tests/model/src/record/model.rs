@@ -36,7 +36,7 @@ pub(super) struct Introductions {
     pub(super) faults: Option<u8>,
 }
 
-/// One step, of which client and at which master.
+/// One step, with its client and its master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Look(usize, usize),

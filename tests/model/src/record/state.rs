@@ -1,7 +1,7 @@
 //! Masters with their records, and clients with their knowledge of these.
 
 pub(super) const MASTERS: usize = 3;
-/// The longest lease, and what every client asks for, in ticks.
+/// The longest lease, for which every client asks, in ticks.
 pub(super) const LEASE: u8 = 2;
 /// How many masters a client lists. Two of five are new, always grant, and are left out.
 pub(super) const THREE: u8 = 3;
@@ -16,7 +16,7 @@ pub(super) struct Record {
     pub(super) age: u8,
 }
 
-/// One master, and what each client has to do with it.
+/// One master, and its link to each client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Master {
     pub(super) record: Option<Record>,
@@ -28,7 +28,7 @@ pub(super) struct Master {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Link {
     pub(super) phase: Phase,
-    /// Of the memory; before the store, of the one that it records.
+    /// Age of the memory; before the store, the age that the store records.
     pub(super) age: u8,
     pub(super) word: Word,
     /// Whether it has granted in the present round.
@@ -73,7 +73,7 @@ pub(super) struct State {
 }
 
 impl Link {
-    /// The connection ends, or what is still on its way is lost.
+    /// The connection ends, or the store that is still on its way is lost.
     pub(super) fn end(&mut self) {
         let on_its_way = self.phase == Phase::Storing;
         (self.phase, self.age) = if on_its_way {

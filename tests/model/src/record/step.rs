@@ -159,8 +159,8 @@ impl Introductions {
         }
     }
 
-    /// Whether a client of three that begins anew and cannot reach one of the masters is granted in time, if nobody
-    /// else does anything.
+    /// Whether a client of three gets a grant in time. It starts again and cannot reach one of the masters, and nobody else
+    /// does anything.
     pub(super) fn is_granted(&self, mut state: State, away: usize) -> bool {
         let client = 0;
         state.begin_anew(client);

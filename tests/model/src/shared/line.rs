@@ -1,6 +1,6 @@
 //! Requests on their way from a client to a master, first in, first out.
 
-/// What a master is asked to do. To take a forgotten hold again is to acquire.
+/// Kind of a request to a master. Taking a forgotten hold again is an acquire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verb {
     AcquireRead,
@@ -28,7 +28,7 @@ pub(super) struct Request {
     pub(super) awaited: bool,
 }
 
-/// Five bits to a request: three for the verb, one for the attempt, one for who awaits it.
+/// Five bits to a request: three for the verb, one for the attempt, one for whether it is awaited.
 const BITS: u32 = 5;
 const ATTEMPT: u64 = 1 << 3;
 const AWAITED: u64 = 1 << 4;
@@ -78,7 +78,7 @@ impl Line {
             })
     }
 
-    /// Those that `kept` accepts.
+    /// The requests that `kept` accepts.
     pub(super) fn filtered(self, kept: impl Fn(Request) -> bool) -> Self {
         let mut line = Self::default();
         self.iter()
@@ -87,7 +87,7 @@ impl Line {
         line
     }
 
-    /// The same, and nobody awaits any of it.
+    /// The same requests, none of them awaited.
     pub(super) fn unawaited(self) -> Self {
         let mut line = Self::default();
         for request in self.iter() {

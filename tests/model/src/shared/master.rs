@@ -1,4 +1,4 @@
-//! A master: what the scripts do to a key that many may read or one may write, each in one step.
+//! A master: the effect of the scripts on a key that many may read or one may write, each in one step.
 
 use std::hash::{Hash, Hasher};
 
@@ -8,21 +8,21 @@ use super::state::{ATTEMPTS, CLIENTS, Kind, Word};
 
 pub(super) const FIELDS: usize = CLIENTS * ATTEMPTS;
 
-/// What a master stores under the name, and since when it has a vote.
+/// The key of the name on a master, and the time until the master has a vote.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Master {
     /// `None` while the key does not exist.
     pub(super) mode: Option<Kind>,
     /// Ticks until the key expires.
     pub(super) ttl: u8,
-    /// The owner fields: 0 where there is none, else one more than the ticks until its deadline. A field whose
-    /// deadline has passed may stay where others read. A writer has none but the key's.
+    /// The owner fields: 0 if there is none, else one more than the ticks until its deadline. A field may stay after its
+    /// deadline while others read. A writer has no deadline but the key's.
     fields: [u8; FIELDS],
     /// Ticks for which it has no vote.
     pub(super) quarantine: u8,
 }
 
-// In one go: hashing is most of what exploring costs.
+// Hashed in one go: hashing is most of the cost of an exploration.
 impl Hash for Master {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         let mode = self.mode.map_or(0, |kind| 1 + kind as u64);
@@ -45,7 +45,7 @@ impl Master {
         self.fields[field] - 1
     }
 
-    /// The ticks for which nobody is let in who must not be beside this field.
+    /// The ticks for which the field keeps out every owner that must not hold beside it.
     pub(super) fn cover(&self, field: usize) -> u8 {
         match self.mode {
             Some(Kind::Read) if self.has(field) => self.deadline(field).min(self.ttl),
@@ -100,7 +100,7 @@ impl Master {
         let own = match self.mode {
             None => true,
             Some(Kind::Write) => self.has(field),
-            // What comes late must not undo the downgrade.
+            // A late acquire must not undo the downgrade.
             Some(Kind::Read) => self.has(field) && !rules.late_acquire_refused,
         };
         if !own {
@@ -122,7 +122,7 @@ impl Master {
         };
     }
 
-    /// A writer's field becomes a reader's. It keeps what is left of the key.
+    /// A writer's field becomes a reader's. It keeps the remaining time of the key.
     fn turn_to_read(&mut self, field: usize) {
         if self.mode == Some(Kind::Write) {
             self.mode = Some(Kind::Read);
@@ -134,7 +134,7 @@ impl Master {
         if !self.has(field) {
             return;
         }
-        // One that was done before must not lengthen the key's life, as nobody's deadline would stand for that.
+        // A downgrade that was done before must not lengthen the key's life: no reader's deadline would stand for that.
         if self.mode == Some(Kind::Write) || !rules.downgraded_once {
             self.ttl = self.ttl.max(lease);
         }
@@ -155,7 +155,7 @@ impl Master {
         }
     }
 
-    /// The key ends with the last of those that still read.
+    /// The key ends with the last remaining reader.
     fn settle(&mut self) {
         for field in &mut self.fields {
             // A reader's deadline has passed.

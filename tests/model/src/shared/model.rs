@@ -1,4 +1,4 @@
-//! The state machine: which steps are open in a state, and what each leads to.
+//! The state machine: the open steps of a state, and the effect of each.
 
 use std::fmt;
 
@@ -133,8 +133,8 @@ fn of_link(state: &State, client: usize, master: usize, link: &Link, actions: &m
     if link.down {
         actions.push(Action::Reconnect { client, master });
     }
-    // One that carries nothing breaks without a trace but that something is not sent, and an abandoned socket is
-    // one at most.
+    // The break of a connection without requests shows only in later requests that are not sent. At most one socket
+    // of a link is abandoned.
     let idle = link.slot == Slot::Unasked && state.clients[client].phase != Phase::Acquiring;
     let matters = !link.line.is_empty() || idle;
     if state.clients[client].breaks_left > 0 && !link.down && link.abandoned.is_empty() && matters {
@@ -143,7 +143,7 @@ fn of_link(state: &State, client: usize, master: usize, link: &Link, actions: &m
 }
 
 impl State {
-    /// Whether nothing is held, under way or owed.
+    /// Whether nothing is held, under way or pending.
     pub(super) fn is_quiet(&self) -> bool {
         let idle = |client: &Client| client.phase == Phase::Idle && client.lapsed == 0;
         let nothing = |link: &Link| link.line.is_empty() && link.abandoned.is_empty() && link.owed.is_empty();

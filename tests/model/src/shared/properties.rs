@@ -1,4 +1,4 @@
-//! The promises, and what must be possible.
+//! The promises, and the states that must be possible.
 
 use stateright::Property;
 
@@ -8,14 +8,14 @@ use super::state::{ATTEMPTS, Breach, Client, Event, Kind, MASTERS, Phase, State,
 
 /// At any instant one guard that writes has validity left, or any number of guards that read.
 pub(super) const EXCLUSION: &str = "one valid writer or any number of valid readers";
-/// A valid hold stands on a quorum of masters, for as long as it is valid. Masters in quarantine count, as they have
-/// forgotten what they granted.
+/// A valid hold stands on a quorum of masters while it is valid. Masters in quarantine count, as they have forgotten
+/// their grants.
 pub(super) const COVERED: &str = "a valid hold is covered by a quorum";
-/// A key in mode read ends with the last deadline of those that are in it.
+/// A key in mode read ends with the last deadline of its readers.
 pub(super) const OWN_END: &str = "a key ends with its last reader";
 /// No key goes from read to write while a field in it stays.
 pub(super) const ONE_WAY: &str = "no key turns from read to write";
-/// What covers a hold never gets shorter but by time and its release.
+/// The cover of a hold on a master shrinks only by time and its release.
 pub(super) const LEASE: &str = "no lease is shortened";
 /// A field on a master is a present hold's or attempt's, or its release is to come.
 pub(super) const NO_ORPHAN: &str = "nothing is left behind";
@@ -64,7 +64,7 @@ fn is_covered(model: &Shared, state: &State) -> bool {
         .all(|(number, client)| {
             let field = field_of(number, client.attempt());
             let masters = state.columns.iter().map(|column| &column.master);
-            // A reader is covered where its field still says that it writes, too: that is only stricter.
+            // A reader is also covered by a field that still says that it writes: that is only stricter.
             let stands = masters.filter(|master| {
                 let mode = client.kind == Kind::Read || master.mode == Some(Kind::Write);
                 mode && master.cover(field) >= client.left || master.quarantine > 0
@@ -86,7 +86,7 @@ fn is_accounted_for(state: &State, master: usize) -> bool {
     })
 }
 
-/// What must be possible somewhere.
+/// Witnesses: states that must be possible somewhere.
 fn witnesses() -> Vec<Property<Shared>> {
     macro_rules! witness {
         ($name:literal, $event:ident) => {

@@ -1,11 +1,11 @@
-//! What clients do: attempts, extensions, downgrades, and what they make of the answers.
+//! Steps of clients: attempts, extensions, downgrades, and the evaluation of the answers.
 
 use super::line::Verb;
 use super::state::{Event, Kind, MASTERS, Phase, Slot, Word};
 use super::step::Step;
 
 impl Step<'_> {
-    /// Begins an attempt: everything is sent at once; how long each request takes is anybody's guess.
+    /// Begins an attempt. All requests are sent at once, and each may take any time.
     pub(super) fn attempt(&mut self, client: usize) {
         self.end_round(client);
         let one = &mut self.state.clients[client];
@@ -100,7 +100,7 @@ impl Step<'_> {
         if agreed >= self.scope.quorum[client] {
             self.prolong(client);
         }
-        // One that still has it shows that the hold is alive; only then is it put back where it was forgotten.
+        // A master that still has the hold shows that it is alive. Only then is it put back on the masters that forgot it.
         if agreed > 0 {
             for master in 0..MASTERS {
                 if self.state.columns[master].links[client].slot == Slot::Read(Word::Absent) {

@@ -1,4 +1,4 @@
-//! What is explored of read and write locks.
+//! Bounds of the exploration of read and write locks.
 
 use super::properties::{NO_ORPHAN, QUIET};
 use super::state::{CLIENTS, Kind, MASTERS};
@@ -11,7 +11,7 @@ pub(super) struct Rules {
     pub(super) leaver_spares_others: bool,
     /// A reader that leaves has the key end with the last of the others. Off: the time to live stays.
     pub(super) leaver_settles: bool,
-    /// A key that is read lives for the longest lease in it. Off: for that of who came or renewed last.
+    /// A key that is read lives for the longest lease in it. Off: for the lease of the last reader that came or renewed.
     pub(super) longest_lease_stays: bool,
     /// A writer's extension that finds its field in mode read renews it as a reader's. Off: it turns the key back.
     pub(super) late_extension_reads: bool,
@@ -27,8 +27,8 @@ pub(super) struct Rules {
     pub(super) quarantine: bool,
     /// It has no vote in extensions either.
     pub(super) quarantine_in_extensions: bool,
-    /// So many forgetful masters may vote that every quorum still meets every other in one that remembers. Off: one
-    /// more, for readers.
+    /// Forgetful masters may vote as long as every two quorums have a master in common that remembers. Off: one more
+    /// may vote, for readers.
     pub(super) allowance: bool,
 }
 
@@ -57,9 +57,9 @@ const NO_KILL: Rules = Rules {
 pub(crate) struct Scope {
     pub(super) name: &'static str,
     pub(super) rules: Rules,
-    /// What each client's locks are for.
+    /// Purpose of each client's locks.
     pub(super) kinds: [Kind; CLIENTS],
-    /// Attempts of each client; who has none is not there.
+    /// Attempts of each client; a client with none takes no part.
     pub(super) attempts: [u8; CLIENTS],
     /// Grants that each client needs.
     pub(super) quorum: [usize; CLIENTS],
@@ -81,7 +81,7 @@ pub(crate) struct Scope {
     pub(super) restarts: u8,
     /// Promises that are not made under these conditions.
     pub(super) not_promised: &'static [&'static str],
-    /// What must come about in it, so that it is not empty talk.
+    /// States that must come about in it, so that it is not vacuous.
     pub(super) witnesses: &'static [&'static str],
 }
 
@@ -136,10 +136,11 @@ impl Scope {
     }
 }
 
-/// The scopes in which the rules hold. Bounded so that all of them together take half a minute: one attempt of each
-/// client, an extension of one or two, three clients only where answers are read at once. To read an answer later is
-/// for what the client does next to come later, which everything may here, but for what it sends over the same
-/// connection in between: so a reader, a writer, the downgrade and the restarts are explored with both.
+/// The scopes in which the rules hold. They are bounded so that all of them together take half a minute: one attempt of
+/// each client, an extension of one or two. Three clients take part only if answers are read at once. A later reading
+/// only delays the next step of the client, and every step may be late anyway. The exception are requests that the
+/// client sends over the same connection in between. So a reader, a writer, the downgrade and the restarts are explored
+/// with both.
 pub(super) fn scopes() -> Vec<Scope> {
     let mut scopes = of_readers();
     scopes.extend(of_downgrades());

@@ -1,4 +1,4 @@
-//! What there is: masters with the holds that they store, clients, and what is on its way between them.
+//! The state: masters with their stored holds, clients, and the messages between them.
 
 use std::hash::{Hash, Hasher};
 
@@ -13,7 +13,7 @@ pub(super) const CLIENTS: usize = 3;
 /// Attempts of a client, at most.
 pub(super) const ATTEMPTS: usize = 2;
 
-/// What a hold is for.
+/// Purpose of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     Read,
@@ -25,7 +25,7 @@ pub(super) fn field_of(client: usize, attempt: u8) -> usize {
     client * ATTEMPTS + usize::from(attempt)
 }
 
-/// What a master answers.
+/// Answer of a master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Word {
     Granted,
@@ -54,24 +54,24 @@ impl Slot {
     }
 }
 
-/// A client's connection to a master, and what the client knows from there.
+/// A client's connection to a master, and the client's knowledge of that master.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Link {
     /// Sent over the connection and not executed yet.
     pub(super) line: Line,
-    /// What an abandoned socket may still deliver.
+    /// Requests that an abandoned socket may still deliver.
     pub(super) abandoned: Line,
     /// Releases to be sent after reconnecting.
     pub(super) owed: Line,
     pub(super) down: bool,
     pub(super) slot: Slot,
-    /// The master's answer to what was sent last has no vote.
+    /// The master's answer to the last request has no vote.
     pub(super) distrusted: bool,
-    /// The attempts of which something may be on the master, a bit each.
+    /// Attempts that may have a field on the master, a bit each.
     pub(super) touched: u8,
 }
 
-// In one go: hashing is most of what exploring costs.
+// Hashed in one go: hashing is most of the cost of an exploration.
 impl Hash for Link {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         let slot = match self.slot {
@@ -106,7 +106,7 @@ pub(super) enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Client {
     pub(super) phase: Phase,
-    /// What its hold is for now: a downgrade turns it from `Write` to `Read`.
+    /// Present purpose of its hold: a downgrade turns it from `Write` to `Read`.
     pub(super) kind: Kind,
     /// Attempts begun so far.
     pub(super) attempts: u8,
@@ -120,7 +120,7 @@ pub(super) struct Client {
     pub(super) elapsed: u8,
     /// Ticks of validity left.
     pub(super) left: u8,
-    /// Attempts whose holds have lapsed and are not released yet, a bit each.
+    /// Attempts with a lapsed hold that is not released yet, a bit each.
     pub(super) lapsed: u8,
 }
 
@@ -173,11 +173,11 @@ impl Client {
 pub(super) enum Breach {
     /// A key went from read to write, and a field in it stayed.
     ModeTurned,
-    /// A field's deadline fell but by time.
+    /// The cover of a field fell other than by time.
     LeaseShrank,
 }
 
-/// What must be possible, or a model would be empty talk.
+/// Events that must be possible, so that the model is not vacuous.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event {
     Extended,
@@ -202,7 +202,7 @@ pub(crate) struct State {
     pub(super) restarts: u8,
     /// A bit each of [`Breach`].
     pub(super) breaches: u8,
-    /// What has come about on the way here, a bit each of [`Event`].
+    /// Events on the way here, a bit each of [`Event`].
     pub(super) events: Aside<u8>,
 }
 

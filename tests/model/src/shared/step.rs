@@ -1,4 +1,4 @@
-//! One step under way: what all kinds of steps share.
+//! One step under way: the part that all kinds of steps share.
 
 use super::line::{Request, Verb};
 use super::scope::Scope;
@@ -11,7 +11,7 @@ pub(super) struct Step<'a> {
 }
 
 impl Step<'_> {
-    /// Whether so many masters may have forgotten a lease that none of them has a vote for this quorum.
+    /// Whether too many masters may have forgotten a lease, so that none of these has a vote for this quorum.
     pub(super) fn quarantined(&self, client: usize) -> bool {
         let forgetful = self
             .state
@@ -41,8 +41,8 @@ impl Step<'_> {
         }
     }
 
-    /// Sends a request whose answer is awaited; nothing is sent without a connection. Whether the answer counts is
-    /// settled by what is known of the masters when it is sent.
+    /// Sends a request and awaits its answer; nothing is sent without a connection. The quarantines at the time of sending
+    /// settle whether the answer counts.
     pub(super) fn ask(&mut self, client: usize, master: usize, verb: Verb) {
         let one = self.state.clients[client];
         let counts_everybody = one.phase == Phase::Holding && !self.scope.rules.quarantine_in_extensions;
@@ -99,7 +99,7 @@ impl Step<'_> {
         }
     }
 
-    /// Gives up what the client has or is about to have.
+    /// Gives up the hold or the attempt of the client.
     pub(super) fn leave(&mut self, client: usize) {
         let attempt = self.state.clients[client].attempt();
         self.release(client, attempt);
@@ -120,8 +120,8 @@ impl Step<'_> {
         one.kind = self.scope.kinds[client];
     }
 
-    /// Takes out what would change nothing, now or later, and is not awaited: a request for a field that is not
-    /// there, once nothing can come before it that brings the field.
+    /// Takes out requests that are not awaited and change nothing, now or later. Such a request is for a field that is not
+    /// there, and no earlier request can bring the field.
     pub(super) fn tidy(&mut self) {
         for column in &mut self.state.columns {
             for (client, link) in column.links.iter_mut().enumerate() {

@@ -3,7 +3,7 @@
 use super::properties::{COVERED, EXCLUSION, ONE_WAY, OWN_END};
 use super::scope::{PROTOCOL, Rules, Scope};
 
-/// A weaker form, what it breaks, and in how many steps, at least.
+/// A weaker form, the promise that it breaks, and the least number of steps to do so.
 #[derive(Clone, Debug)]
 pub(super) struct Weaker {
     pub(super) scope: Scope,

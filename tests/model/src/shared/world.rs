@@ -1,4 +1,4 @@
-//! What happens to clients and masters: deliveries, time, and faults.
+//! Events that happen to clients and masters: deliveries, time, and faults.
 
 use super::line::{Line, Request, Verb};
 use super::state::{Breach, Event, Kind, Phase, Slot, Word, field_of};
@@ -58,7 +58,7 @@ impl Step<'_> {
         word
     }
 
-    /// A connection breaks. What it was to carry may still arrive; whoever waits for it never knows.
+    /// A connection breaks. Its requests may still arrive, but the client never gets their answers.
     pub(super) fn break_link(&mut self, client: usize, master: usize) {
         self.state.clients[client].breaks_left -= 1;
         let link = &mut self.state.columns[master].links[client];
@@ -68,7 +68,8 @@ impl Step<'_> {
         self.lose_answer(client, master);
     }
 
-    /// A new connection: its predecessor is ended, if it may be, then what is owed is sent.
+    /// A new connection: the server ends its predecessor, if the client may ask for that. Then the pending releases are
+    /// sent.
     pub(super) fn reconnect(&mut self, client: usize, master: usize) {
         let link = &mut self.state.columns[master].links[client];
         link.down = false;
@@ -96,7 +97,7 @@ impl Step<'_> {
         }
     }
 
-    /// What was asked over a connection that is gone stays unanswered. An answer that has come is still read.
+    /// Requests over a connection that is gone stay unanswered. An answer that has come is still read.
     fn lose_answer(&mut self, client: usize, master: usize) {
         let link = &mut self.state.columns[master].links[client];
         if link.slot != Slot::Waiting {

@@ -1,6 +1,6 @@
-//! What the random steps have come to.
+//! Counts of events of the random steps.
 
-/// How often what is to be looked at has come about.
+/// Number of times that each event of interest has happened.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) ours: usize,

@@ -36,7 +36,7 @@ const DOWNGRADE: &str = concat!(
     include_str!("../../../../lua/downgrade.lua")
 );
 
-/// What a client of ours has sent, or will.
+/// A message that a client of ours has sent, or will send.
 #[derive(Clone)]
 pub(crate) struct Message {
     pub(crate) script: &'static str,

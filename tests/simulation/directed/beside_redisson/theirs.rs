@@ -4,16 +4,17 @@ use std::time::Duration;
 
 use super::walk::Master;
 
-/// What both sides want.
+/// Name that both sides want.
 pub(crate) const NAME: &str = "a";
 
-/// A kind of theirs: its scripts, with the name, the time-out keys' beginning and the kind's own key; an owner field, that
-/// of its thread as a writer, and the lease in ms. To lock answers nothing where it was got.
+/// A kind of lock of theirs. Its scripts have three keys: the name, the beginning of the time-out keys, and the kind's
+/// own key. They have three arguments: an owner field, the field of its thread as a writer, and the lease in ms. The
+/// script that locks answers nothing if it got the lock.
 pub(crate) struct Kind {
     pub(crate) name: &'static str,
     lock: &'static str,
     unlock: &'static str,
-    /// What its field has behind the thread.
+    /// Suffix of its field, behind the thread.
     suffix: &'static str,
     pub(crate) reads: bool,
     /// Whether it knows modes.

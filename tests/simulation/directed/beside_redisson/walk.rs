@@ -62,9 +62,10 @@ struct Walk<'a, M> {
     counts: &'a mut Counts,
     holds: Vec<Hold>,
     former: Vec<Former>,
-    /// What a broken connection may still deliver, any number of times.
+    /// Messages that a broken connection may still deliver, any number of times.
     late: Vec<Message>,
-    /// Their locks that exclude each other, or those that read and write: Redisson's own know nothing of one another.
+    /// Whether their locks are read/write locks. The others exclude each other, and Redisson's two families know
+    /// nothing of one another.
     read_write: bool,
     made: u64,
     steps: Vec<String>,
@@ -101,7 +102,7 @@ impl<M: Master> Walk<'_, M> {
         self.late.push(message);
     }
 
-    /// Who had it before has not had it all along.
+    /// Adds a hold, and notes for former holds that the name has been held alone since.
     fn granted(&mut self, hold: Hold) {
         let is_alone = !hold.reads || !hold.is_ours();
         for former in &mut self.former {

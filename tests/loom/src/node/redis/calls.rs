@@ -41,7 +41,7 @@ pub fn no_call_is_lost() {
     });
 }
 
-/// What one caller sends goes out, and is answered, in the order in which it was sent, whatever another sends.
+/// Calls of one caller go out, and are answered, in the order in which they were sent, beside another caller's calls.
 pub fn order_is_kept() {
     explore(2, || {
         let (server, got) = Server::new(3);
@@ -68,8 +68,8 @@ pub fn order_is_kept() {
     });
 }
 
-/// The server ends the connection after its first answer: every call is answered once all the same, by that answer, as
-/// one that may have been executed, or as one that was not sent.
+/// The server ends the connection after its first answer. Every call is answered once all the same: by that answer, as
+/// possibly executed, or as not sent.
 pub fn a_call_while_it_closes_is_answered() {
     explore(3, || {
         let (server, got) = Server::new(1);
@@ -92,7 +92,7 @@ pub fn a_call_while_it_closes_is_answered() {
     });
 }
 
-/// The driver's task is dropped, as when a connection is replaced: nobody waits on.
+/// The driver's task is dropped, as when a connection is replaced: no caller waits on.
 pub fn a_call_while_the_driver_is_dropped_is_answered() {
     explore(3, || {
         let (server, _) = Server::new(9);
