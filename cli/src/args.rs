@@ -13,7 +13,7 @@ use rustix::process::Signal;
 
 use crate::names::{self, Names};
 use crate::say::Voice;
-use crate::values::{duration, interval, policy, quarantine, signal, switch};
+use crate::values::{duration, host_name, interval, policy, quarantine, signal, switch};
 
 /// Runs programs under distributed locks over N independent Redis masters, and looks after these locks.
 #[derive(Debug, Parser)]
@@ -370,7 +370,7 @@ pub(crate) struct ForgetArgs {
 
 /// Show the masters and their locks on a web page
 ///
-/// The page asks the masters once a second at most, for any number of viewers, and never without a viewer. Without
+/// The page reads the locks once a second at most, for any number of viewers, and never without a viewer. Without
 /// --allow-force it changes nothing.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ConsoleArgs {
@@ -378,7 +378,7 @@ pub(crate) struct ConsoleArgs {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7411")]
     pub(crate) listen: SocketAddr,
     /// Host name of the page, besides localhost and addresses. Other names are refused
-    #[arg(long = "host", value_name = "NAME")]
+    #[arg(long = "host", value_name = "NAME", value_parser = host_name)]
     pub(crate) hosts: Vec<String>,
     /// File with a token of 16 characters or more. Each viewer must enter it
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]

@@ -34,6 +34,15 @@ pub(crate) fn interval(text: &str) -> Result<Duration, &'static str> {
     Ok(interval)
 }
 
+/// Parses the name of a host, as a browser sends it.
+pub(crate) fn host_name(text: &str) -> Result<String, &'static str> {
+    let is_name = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    if text.is_empty() || !text.chars().all(is_name) {
+        return Err("allowed: a name without a port, such as locks.example.org");
+    }
+    Ok(text.to_owned())
+}
+
 /// Parses a switch, as the library parses its variable.
 pub(crate) fn switch(text: &str) -> Result<bool, &'static str> {
     match text.trim() {
@@ -87,6 +96,14 @@ mod tests {
         assert_eq!(duration("100years"), Ok(Duration::from_secs(3_155_760_000)));
         for text in ["1e19", "1e30", "101years", "inf"] {
             assert_eq!(duration(text), Err(ALLOWED_DURATION), "{text}");
+        }
+    }
+
+    #[test]
+    fn hosts_are_names() {
+        assert_eq!(host_name("locks.example.org"), Ok("locks.example.org".to_owned()));
+        for text in ["", "a:8443", "https://a", "a/b"] {
+            assert!(host_name(text).is_err(), "{text}");
         }
     }
 

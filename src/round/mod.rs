@@ -443,20 +443,15 @@ impl Round {
         let Ok(link) = &self.links[node] else {
             return answer;
         };
+        let (sent, begun) = self.asked_at(node);
         if METERED && matches!(answer, Ok(_) | Err(Fault::Server { .. })) {
-            self.pool.slots[node]
-                .events()
-                .answered(self.trace.op(), self.sent);
+            self.pool.slots[node].events().answered(self.trace.op(), sent);
         }
         let answer = answer.map_err(|fault| fault.inside(self.request.script));
         link.react_to(&answer);
         if self.trust != Trust::All
             && let Some(stamp) = answer.as_ref().ok().and_then(Stamp::at_head_of)
         {
-            let (sent, begun) = match &self.others {
-                Some(others) if others.nodes.contains(node) => (others.sent, others.begun),
-                _ => (self.sent, self.begun),
-            };
             let now = self.pool.clock.now();
             // By the connection's clock, if round trips choose the masters: an answer may be looked at late.
             if self.pool.is_thrifty() {
@@ -511,6 +506,14 @@ impl Round {
         self.poll_arrived(cx)
     }
 
+    /// Time before a master was asked, by two clocks.
+    fn asked_at(&self, node: usize) -> (Instant, Moment) {
+        match &self.others {
+            Some(others) if others.nodes.contains(node) => (others.sent, others.begun),
+            _ => (self.sent, self.begun),
+        }
+    }
+
     /// Stops waiting for masters that have not answered: at the deadline, or for another cause.
     fn give_up(&mut self, cause: Option<&str>) {
         let within = self.pool.config.node_timeout;
@@ -532,9 +535,10 @@ impl Round {
             },
             Some(cause) => Fault::NotAwaited(cause.into()),
         };
-        for link in self.inbox.give_up(late, silence).into_iter().filter_map(link) {
+        for node in self.inbox.give_up(late, silence) {
+            let Some(link) = link(node) else { continue };
             if at_deadline {
-                link.kept_silent(self.sent);
+                link.kept_silent(self.asked_at(node).0);
             }
             if self.release.is_some() {
                 link.owes_an_answer();

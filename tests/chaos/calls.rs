@@ -1,8 +1,9 @@
 //! The calls of a history, as the linearizability checker wants them. It knows neither leases nor validity.
 //!
-//! A moment is one of the clock that all processes share, and an owner is a hold. Holds that only read are left out, as
-//! none of the models has readers; one that was granted to write counts until its end, since no other
-//! writer may come in before. A refused call has no effect, and an acquire of unknown outcome takes nothing that anybody needs.
+//! A moment is one of the clock that all processes share, and an owner is a hold. Holds that only read are left out,
+//! as none of the models has readers. A hold that was granted to write counts until its end, since no other writer
+//! may come in before. A refused call has no effect, and an acquire of unknown outcome takes nothing that anybody
+//! needs.
 //!
 //! A hold that its task gave up in time ends by a release. Every other one expires: at a moment that its own clock named, or
 //! after it was last seen valid where it was lost before that moment.
@@ -35,14 +36,14 @@ struct Life {
     left: Option<Micros>,
 }
 
-/// Holds that are open, and the calls of those that have ended.
+/// Open holds, and the calls of ended holds.
 struct Reading {
     promises: Promises,
     open: BTreeMap<Task, Life>,
     log: Log,
 }
 
-/// Calls on locks that exclude each other or have tokens. Where neither is promised there is nothing to judge.
+/// Calls on locks that exclude each other or have tokens. Without both promises there is nothing to judge.
 pub fn of(events: &[Event], promises: Promises) -> Log {
     let mut reading = Reading {
         promises,
@@ -90,7 +91,7 @@ impl Reading {
         }
     }
 
-    /// Notes that the task has nothing any more, what came of giving it up, and when that was known.
+    /// Notes that the task has nothing any more, with the outcome of its unlock and the time of that outcome.
     fn end(&mut self, task: Task, unlocked: Option<(&'static str, Micros)>) {
         if let Some(life) = self.open.remove(&task) {
             life.end(unlocked, self.promises, &mut self.log);

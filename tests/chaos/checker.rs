@@ -1,5 +1,5 @@
-//! Reads a history and says what was wrong in it: pure functions, which know nothing of locks but what
-//! their callers believed at each moment.
+//! Reads a history and reports its faults: pure functions, which know nothing of locks but the beliefs of their
+//! callers at each moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::event::{Done, Event, JOB_KEPT, Layout, Micros, Mode, Policy, Refusal, Said, Task, What};
 use super::hold::{Hold, Pair, holds, overlaps, token_falls};
 
-/// A loss that is signalled later than this after the end of the validity is late: what a busy machine
-/// may add to a timer.
+/// A loss that is signalled later than this after the end of the validity is late. A busy machine may add that much
+/// to a timer.
 pub const LATE: Duration = Duration::from_millis(300);
 /// For calls that began before a fault, or are still coming back from it.
 const SETTLED: Duration = Duration::from_millis(700);
@@ -28,10 +28,10 @@ pub struct Findings {
     /// Writes and reads after a later holder's write, and whether the fenced resource took them. The twin took all.
     pub stale: Vec<(Micros, Task)>,
     pub stale_accepted: Vec<(Micros, Task)>,
-    /// Jobs that were done, and those that were done again while their marks had to count.
+    /// Jobs that were done, and jobs that were done again while their marks had to count.
     pub jobs: usize,
     pub done_again: Vec<(Micros, String)>,
-    /// Holds whose loss was signalled too late, and by how much.
+    /// Losses that were signalled too late, with their delays.
     pub late: Vec<(Micros, Task, Duration)>,
     pub latest_loss: Duration,
     pub losses: usize,
@@ -48,7 +48,7 @@ pub struct Findings {
     pub strikes: usize,
 }
 
-/// What was found of each layout. Faults strike both.
+/// Findings of each layout. Faults strike both.
 #[derive(Clone, Debug, Default)]
 pub struct ByLayout {
     pub plain: Findings,
@@ -123,9 +123,9 @@ fn micros(duration: Duration) -> Micros {
     Micros::try_from(duration.as_micros()).unwrap_or(Micros::MAX)
 }
 
-/// A write, or a read, is stale when the name has already been written under a hold whose grant began after this
-/// one's was complete. Tokens play no part in that, so that it is known whether the fenced resource, which knows nothing
-/// else, has caught it.
+/// A write, or a read, is stale when the name has already been written under a later hold. A hold is later if its
+/// grant began after this one's was complete. Tokens play no part in that. So it is known whether the fenced
+/// resource, which knows nothing else, has caught it.
 fn writes(events: &[Event], findings: &mut Findings) {
     let mut current: BTreeMap<Task, (Vec<String>, Micros, Micros)> = BTreeMap::new();
     let mut newest: BTreeMap<String, Micros> = BTreeMap::new();
@@ -184,7 +184,7 @@ fn jobs(events: &[Event], findings: &mut Findings) {
     }
 }
 
-/// Measured from a moment at which the task itself ran: one that is stopped, or starved by a busy machine, can be
+/// Measured from a moment at which the task itself ran: a task that is stopped, or starved by a busy machine, can be
 /// told nothing.
 fn losses(events: &[Event], findings: &mut Findings) {
     for event in events {
@@ -254,8 +254,8 @@ fn idle(
     long: Duration,
     findings: &mut Findings,
 ) {
-    // Where a process that stands at the front of the queues is stopped, they wait for it for as long as its call and a
-    // fallback question take, which is longer than a strike. What it holds is had once the lease has ended.
+    // If a process at the front of the queues is stopped, the queues wait for its call and a fallback question. These
+    // take longer than a strike. A lock that it holds is granted once the lease has ended.
     let only_waited = |from: Micros, to: Micros| {
         let mut stopped = events.iter().filter_map(|event| match event.what {
             What::Done(Done::Stopped { worker }) if (from..=to).contains(&event.at) => {
@@ -303,7 +303,7 @@ fn free_for(holds: &[Hold], from: Micros, to: Micros) -> Micros {
     free.min().unwrap_or(to - from)
 }
 
-/// After every strike, everybody who works must have had a lock again before the next one and within the bound.
+/// After every strike, every task at work must have had a lock again before the next strike and within the bound.
 fn returns(events: &[Event], strikes: &[(Micros, Micros)], within: Duration, findings: &mut Findings) {
     for (i, (_, healed)) in strikes.iter().enumerate() {
         let next = strikes.get(i + 1).map_or(Micros::MAX, |(begun, _)| *begun);

@@ -12,16 +12,16 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::worker::Duty;
 
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
-/// To end what is under way: a hold of some seconds, and the wait for it.
+/// Time to end the work under way: a hold of some seconds, and the wait for it.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(20);
 
 #[derive(Debug)]
 pub struct Worker {
     pub number: usize,
-    /// Whose ways to the masters it uses.
+    /// Place of the worker: it uses the ways of this place to the masters.
     pub place: usize,
     child: Child,
-    /// Only a worker that bears load is talked to.
+    /// Only a worker under load is asked.
     talk: Option<Talk>,
 }
 
@@ -67,7 +67,7 @@ impl Worker {
         self.child.id()
     }
 
-    /// Says a word to a worker that bears load, and waits for its answer.
+    /// Says a word to a worker under load, and waits for its answer.
     pub async fn ask(&mut self, word: &str) -> Result<String> {
         let number = self.number;
         let talk = self.talk.as_mut().context("a worker that listens")?;

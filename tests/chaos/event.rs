@@ -1,4 +1,4 @@
-//! What is written down of a history: who held what until when, who wrote, what was broken.
+//! Record of a history: the holds with their ends, the writes, and the faults.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,7 +20,7 @@ pub const PLAIN_TASKS: usize = 4;
 /// Time for which a job that is done is not to be done again.
 pub const JOB_KEPT: std::time::Duration = std::time::Duration::from_secs(2);
 
-/// One task of one worker process. A process that is started anew has a new number.
+/// One task of one worker process. A process that is started again has a new number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Task {
     pub worker: usize,
@@ -44,7 +44,7 @@ pub enum Layout {
     ReadWrite,
 }
 
-/// Whom a hold lets in beside it.
+/// Whether a hold lets others in beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     Exclusive,
@@ -70,7 +70,7 @@ pub enum Refusal {
     Wrong,
 }
 
-/// What a task says.
+/// Message of a task.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Said {
     /// It works from now on.
@@ -91,19 +91,19 @@ pub enum Said {
         until: Micros,
         accepted: bool,
     },
-    /// The same of one who only reads.
+    /// The same of a task that only reads.
     Read {
         looked: Micros,
         until: Micros,
         accepted: bool,
     },
-    /// From `at` on it only reads what it has written.
+    /// From `at` on it only reads, after it has written.
     Downgrade { at: Micros },
     /// The loss of the hold was signalled at `at`; at `due` the task ran and saw that no validity was left.
     Lost { at: Micros, due: Micros },
     /// It gave the hold up from `at` on.
     Leave { at: Micros },
-    /// What came of giving it up.
+    /// Outcome of giving it up.
     Unlocked { kind: &'static str },
     Refused {
         policy: Policy,
@@ -122,7 +122,7 @@ pub enum Said {
     Gone,
 }
 
-/// What was done to the servers and the processes.
+/// Action on the servers and the processes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Done {
     Break(String),

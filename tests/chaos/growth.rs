@@ -1,18 +1,18 @@
-//! What of a process and its masters grew over the minutes: pure functions over what was sampled.
+//! Growth of a process and its masters over the minutes: pure functions over the samples.
 
 use std::fmt;
 
-/// What was seen in one idle second at the end of a minute.
+/// Sample of one idle second at the end of a minute.
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
     pub pairs: u64,
     /// Of the workers that live as long as the soak: the largest of them, in KiB.
     pub resident: u64,
-    /// Tasks of its runtime, of the one that has the most.
+    /// Tasks of its runtime, of the worker with the most.
     pub tasks: u64,
-    /// Open files and sockets, of the one that has the most.
+    /// Open files and sockets, of the worker with the most.
     pub descriptors: u64,
-    /// How often the one that woke most often did.
+    /// Wake-ups of the worker that woke most often.
     pub wakes: u64,
     /// Clients on all masters.
     pub connections: u64,
@@ -22,7 +22,7 @@ pub struct Sample {
     pub scripts: u64,
 }
 
-/// A figure, and what of it is too much.
+/// A figure, and its bound.
 struct Figure {
     name: &'static str,
     of: fn(&Sample) -> u64,
@@ -46,7 +46,7 @@ pub struct Grown {
     pub most: Most,
 }
 
-/// What no process and no master may exceed.
+/// Bounds for all processes and all masters.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     pub connections: u64,
@@ -114,7 +114,7 @@ impl Figure {
     }
 }
 
-/// The first minute of several is for what is only ever made once.
+/// The first minute of several is left out, for things that are made only once.
 fn growth(values: &[u64]) -> i64 {
     let steady = if values.len() > 2 { &values[1..] } else { values };
     let third = steady.len().div_ceil(3);

@@ -19,7 +19,7 @@ use crate::stage::{Orders, Stage};
 use crate::support::linearizability::Judgement;
 use crate::witness::Witness;
 
-/// For one history, whatever happens in it.
+/// Bound for one history, in any case.
 const WITHIN: Duration = Duration::from_secs(180);
 /// More strikes where something is to be seen: a rival may come too late to show it.
 const MORE: usize = 24;
@@ -32,10 +32,10 @@ pub struct History {
     pub masters: usize,
     pub events: Vec<Event>,
     pub findings: ByLayout,
-    /// What the linearizability checker found.
+    /// Findings of the linearizability checker.
     pub linearizable: Judgement,
     pub left_over: Vec<String>,
-    /// What kept it from its end.
+    /// Error that kept it from its end.
     pub error: Option<String>,
     pub took: Duration,
 }
@@ -70,7 +70,7 @@ pub async fn run(row: &Row, orders: Orders) -> History {
     history
 }
 
-/// Judges the calls by what the row promises of them.
+/// Judges the calls by the promises of the row.
 pub fn linearizable(events: &[Event], row: &Row) -> Judgement {
     let promises = Promises {
         exclusion: row.overlaps == Expect::Never,
@@ -79,14 +79,14 @@ pub fn linearizable(events: &[Event], row: &Row) -> Judgement {
     calls::of(events, promises).judge()
 }
 
-/// What a panic was about.
+/// Text of a panic.
 pub fn words(panic: &(dyn Any + Send)) -> String {
     let words = panic.downcast_ref::<String>().cloned();
     let words = words.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()));
     words.unwrap_or_else(|| "a panic".to_owned())
 }
 
-/// Returns what is left on the masters in the end.
+/// Returns the keys that are left on the masters in the end.
 async fn play(row: &Row, masters: usize, orders: Orders, witness: &Arc<Witness>) -> Result<Vec<String>> {
     let mut stage = Stage::open(row.set_up, masters, orders, Arc::clone(witness)).await?;
     strikes(row, orders, &mut stage).await?;

@@ -71,7 +71,7 @@ impl Pair {
     }
 }
 
-/// The guards of a history, in the order of their beginning. One that was never seen valid is none.
+/// The guards of a history, in the order of their beginning. A guard that was never seen valid is left out.
 pub fn holds(events: &[Event]) -> Vec<Hold> {
     let mut open: BTreeMap<Task, Hold> = BTreeMap::new();
     let mut done = Vec::new();
@@ -150,13 +150,13 @@ fn by_name(holds: &[Hold]) -> BTreeMap<&str, Vec<&Hold>> {
     names
 }
 
-/// Every hold that was valid at the same time as one that began before, unless both only read then.
+/// Every hold that was valid at the same time as an earlier one, unless both only read then.
 pub fn overlaps(holds: &[Hold]) -> Vec<Pair> {
     let mut found = Vec::new();
     for (name, holds) in by_name(holds) {
         let mut sections: Vec<Section> = holds.into_iter().flat_map(Hold::sections).collect();
         sections.sort_by_key(|section| section.from);
-        // What ends last of those before: of all, and of the exclusive ones.
+        // The earlier section that ends last: of all, and of the exclusive ones.
         let (mut any, mut exclusive): (Option<Section>, Option<Section>) = (None, None);
         for section in sections {
             let opposed = match section.mode {
@@ -196,16 +196,16 @@ impl<'a> Highest<'a> {
         self.0.last().copied()
     }
 
-    /// Of those whose grant was complete by then.
+    /// The last of the holds with a grant that was complete by then.
     fn complete_by(&self, moment: Micros) -> Option<&'a Hold> {
         let complete = self.0.partition_point(|hold| hold.from <= moment);
         self.0[..complete].last().copied()
     }
 }
 
-/// Every hold whose token is not above all earlier ones of the name. Who reads shares the token of who wrote before, and
-/// is told apart only from those whose grants were complete before the other one's began: a writer's is above the readers',
-/// a reader's not below the writers'.
+/// Every hold with a token that is not above all earlier ones of the name. A reader shares the token of the writer
+/// before. So a reader and a writer are compared only if the grant of one was complete before the other one's began.
+/// A writer's token is above the readers', and a reader's token is not below the writers'.
 pub fn token_falls(holds: &[Hold]) -> Vec<Pair> {
     let mut found = Vec::new();
     for (name, holds) in by_name(holds) {

@@ -1,5 +1,5 @@
-//! What a worker of the soak does beside telling the witness: locks of every kind under very many names and one
-//! that all want, and what it tells the director when it is asked.
+//! Load by a worker of the soak, beside telling the witness: locks of every kind under very many names, and under one
+//! common name. Also its answers to the director.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -22,16 +22,16 @@ use tokio::time::{sleep, timeout};
 use crate::event::{Micros, Refusal, now};
 use crate::worker::{Duty, refusal};
 
-/// Every turn of every task of a worker holds it for reading, and whoever wants rest for writing.
+/// Every turn of every task of a worker holds it for reading, and a rest of the worker holds it for writing.
 pub type Turns = Arc<RwLock<()>>;
 
 /// The names that all workers share. Each may leave a fencing token on every master.
 pub const NAMES: u64 = 1000;
 const HOT: &str = "hot";
-/// The name that is waited for with patience, and how many tasks of each worker do.
+/// The name that is waited for with patience, and the number of tasks of each worker that do.
 const LINE: &str = "line";
 const PATIENT_TASKS: usize = 4;
-/// What is read and written.
+/// The name that is read and written.
 const DATA: &str = "data";
 const PATIENCE: Duration = Duration::from_millis(300);
 const JOB_KEPT: Duration = Duration::from_millis(500);
@@ -41,7 +41,7 @@ pub struct Load {
     _tasks: JoinSet<()>,
 }
 
-/// What a worker has done since it began, and what it consists of.
+/// Work of a worker since it began, and its tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Told {
     pub pairs: u64,
@@ -49,7 +49,7 @@ pub struct Told {
     pub wrong: u64,
     /// Tasks of the runtime.
     pub tasks: u64,
-    /// The longest wait of those that wait with patience: its beginning and its end.
+    /// The longest wait of the patient tasks: its beginning and its end.
     pub longest: (Micros, Micros),
 }
 
@@ -119,7 +119,7 @@ async fn wait_in_line(masters: Masters, patience: Duration, count: Arc<Count>) {
     }
 }
 
-/// Does what the director says, until it says no more.
+/// Follows the words of the director, until there are no more.
 async fn listen(turns: Turns, count: Arc<Count>) {
     let (to, mut words) = mpsc::unbounded_channel();
     // A thread of its own: a runtime would wait at its end for a read that has no end.
@@ -209,7 +209,7 @@ impl Porter {
         let guard = self.lock(name).lease(self.lease).try_lock().await?;
         self.think(3).await;
         if self.rng.random_bool(0.8) {
-            // What became of it is asked of the masters, when all have left.
+            // The outcome does not matter. The masters are asked when all have left.
             let _ = guard.unlock().await;
         }
         Ok(())

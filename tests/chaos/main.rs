@@ -1,19 +1,18 @@
-//! The chaos campaign: worker processes contend for a few names on real servers while servers, links,
-//! clocks and the workers themselves are broken. A witness outside of the locks writes down who believed
-//! to hold what, and a checker reads the book afterwards. Some names are locked plainly, others are read and
-//! written; every promise is checked for the ones and for the others. Beside the checker that compares what callers believed, a
-//! second one judges the calls by linearizability.
+//! The chaos campaign: worker processes contend for a few names on real servers while servers, links, clocks and the
+//! workers themselves are broken. A witness outside of the locks writes down the holds that tasks believe in. A
+//! checker reads the book afterwards. Some names are locked plainly, others are read and written, and every promise
+//! is checked for both. Beside this checker, a second one judges the calls by linearizability.
 //!
 //! Under plain `cargo test` every fault strikes once and nothing is said but the last line. From the environment:
 //!
 //! * `CHAOS=full`: several strikes each, and the table (`make chaos`)
-//! * `CHAOS=soak`: faults in turn and load all the while for `SOAK_MINUTES`, and each minute what grows (`make soak`)
+//! * `CHAOS=soak`: faults in turn and load all the while for `SOAK_MINUTES`, and each minute the growth (`make soak`)
 //! * `CHAOS=toxiproxy`: every toxic of Toxiproxy for `CHAOS_SECONDS` (60), and how long anybody waited. `TOXIPROXY` names
 //!   the server's program (`make chaos-toxiproxy`)
 //! * `CHAOS_SEED`, `CHAOS_ROUNDS` (strikes per history), `CHAOS_SECONDS` (new seeds until then),
 //!   `CHAOS_PARALLEL` (histories at a time), `CHAOS_ONLY` (a part of the faults' names)
 //! * `CHAOS_BREAK=1`: the workers' locks always succeed, and everything must go red
-//! * `MULTILOCK_TEST_CLUSTER=compose`: on the masters of the compose file, with what containers can do
+//! * `MULTILOCK_TEST_CLUSTER=compose`: on the masters of the compose file, with the faults that containers can have
 
 // A program of its own exports nothing.
 #![allow(unreachable_pub)]
@@ -92,10 +91,10 @@ fn wanted(args: &[String]) -> bool {
     filters.is_empty() || filters.iter().any(|filter| "chaos".contains(filter))
 }
 
-/// What there may be instead of histories of one fault each.
+/// Campaigns instead of histories of one fault each.
 #[derive(Clone, Copy)]
 enum Long {
-    /// A soak of so many minutes.
+    /// A soak of this number of minutes.
     Soak(u64),
     /// One history behind Toxiproxy.
     Toxiproxy,
@@ -181,7 +180,7 @@ fn campaign() -> Result<bool> {
         .worker_threads(2)
         .enable_all()
         .build()?;
-    // What a history panics with is a part of its verdict; elsewhere it is a mistake of the campaign.
+    // A panic of a history is a part of its verdict. Elsewhere it is a mistake of the campaign.
     let told = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {
         if thread::current().name() != Some("main") {

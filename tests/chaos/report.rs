@@ -1,4 +1,4 @@
-//! The table, and what a failing history leaves for people to read.
+//! The table, and the report of a failing history.
 
 use std::fmt::Write;
 use std::fs;
@@ -67,7 +67,7 @@ pub fn table(lines: &[Line]) -> String {
     text
 }
 
-/// What is wrong, with a timeline around it; the whole history goes to a file.
+/// The faults, with a timeline around them; the whole history goes to a file.
 pub fn trouble(line: &Line) -> String {
     let history = &line.history;
     let mut text = format!(
@@ -79,7 +79,7 @@ pub fn trouble(line: &Line) -> String {
     }
     if let Some(at) = line.wrong.iter().find_map(|wrong| wrong.at) {
         let around = timeline(&history.events, at.saturating_sub(BEFORE), at + AFTER, false);
-        // The end is what matters; a broken lock fills pages.
+        // The end matters; a broken lock fills pages.
         let lines: Vec<&str> = around.lines().collect();
         for line in &lines[lines.len().saturating_sub(60)..] {
             let _ = writeln!(text, "    {line}");

@@ -1,4 +1,4 @@
-//! What all histories have in common, and what a row may choose.
+//! Common settings of all histories, and the choices of a row.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub const PERMITS: (&str, u32) = ("p", 2);
 const LEASE: Duration = Duration::from_secs(1);
 /// More than a container needs to start again.
 const LONG_LEASE: Duration = Duration::from_secs(4);
-/// Above what a busy machine adds, below what the slow links take.
+/// Above the delays of a busy machine, below the delays of the slow links.
 pub const NODE_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Whether masters that need nothing special are those of the compose file.

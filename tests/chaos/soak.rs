@@ -1,6 +1,6 @@
-//! The soak: the faults in turn and load all the while, on one set of masters and by processes that live on.
-//! Every minute everybody rests for some seconds, the book of the minute is read, and what could have grown is
-//! looked at.
+//! The soak: the faults in turn and load all the while, on one set of masters and by processes that live on. Every
+//! minute all tasks rest for some seconds. Then the book of the minute is read, and the figures that could have grown
+//! are looked at.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -32,7 +32,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const MINUTE_WITHIN: Duration = Duration::from_secs(240);
 /// Releases that masters were not there for are under way still.
 const SETTLES: Duration = Duration::from_secs(2);
-/// A lease, and what a master that has just come back is late by; or what a queue lives for after the last touch.
+/// A lease, and the delay of a master that has just come back; or the life of a queue after the last touch.
 const FREE_WITHIN: Duration = Duration::from_secs(16);
 
 /// For as many of the faults as possible.
@@ -43,7 +43,7 @@ const SET_UP: SetUp = SetUp {
     ..PROMISED.set_up
 };
 
-/// What is promised of a minute as a whole.
+/// Promises of a minute as a whole.
 const SOAK: Row = Row {
     name: "soak",
     promise: "exclusion, tokens, progress, nothing left",
@@ -56,13 +56,13 @@ const SOAK: Row = Row {
 /// A strike, and when it began.
 type Struck = (Row, Micros);
 
-/// What has come of it so far.
+/// Outcome so far.
 #[derive(Debug, Default)]
 struct Outcome {
     seed: u64,
     minutes: u64,
     violations: usize,
-    /// By those who tell the witness.
+    /// By the tasks that tell the witness.
     holds: usize,
     /// By worker, the last that each has told.
     told: BTreeMap<usize, Told>,
@@ -97,8 +97,9 @@ pub async fn soak(rows: &[Row], seed: u64, minutes: u64, broken: bool) -> Result
     Ok(outcome.summary())
 }
 
-/// Under one set-up for all: what needs another, or promises less, is left to histories of its own. So are the
-/// servers' clocks, which a fault sets for good: beyond what masters forget, tokens rise only as clocks agree.
+/// One set-up serves all: a fault that needs another, or promises less, is left to histories of its own. So are
+/// faults that set the servers' clocks for good: once masters have forgotten a fence, tokens rise only if clocks
+/// agree.
 fn suits(row: &Row) -> bool {
     let wants = row.set_up;
     let args = wants.args.is_empty() || wants.args == SET_UP.args;
@@ -153,7 +154,7 @@ async fn strikes<'a>(
     Ok(struck)
 }
 
-/// Says a word to every worker; what they tell.
+/// Sends a word to every worker. Returns their answers.
 pub async fn ask_all(stage: &mut Stage, word: &str) -> Result<Vec<Told>> {
     let asked = stage.workers.iter_mut().map(|worker| worker.ask(word));
     let answers = join_all(asked).await;
@@ -161,7 +162,7 @@ pub async fn ask_all(stage: &mut Stage, word: &str) -> Result<Vec<Told>> {
 }
 
 impl Outcome {
-    /// Says what is wrong with a minute.
+    /// Judges a minute, and prints its faults.
     fn judge(
         &mut self,
         events: Vec<Event>,
@@ -206,7 +207,7 @@ impl Outcome {
         }
     }
 
-    /// Looks at everybody, who rests, for a second.
+    /// Looks at all processes, which rest, for a second.
     async fn look(&mut self, stage: &mut Stage) -> Result<()> {
         let told = ask_all(stage, "tell").await?;
         let mut sample = Sample::default();
@@ -232,7 +233,7 @@ impl Outcome {
         }
         for master in 0..stage.masters() {
             let clients: String = stage.ask(master, &["CLIENT", "LIST"]).await?;
-            // The one that asks is among them.
+            // The connection of this question is among them.
             sample.connections += clients.lines().count() as u64 - 1;
             sample.keys += stage.ask::<u64>(master, &["DBSIZE"]).await?;
         }
@@ -241,7 +242,7 @@ impl Outcome {
         Ok(())
     }
 
-    /// What a worker did after its last word is lost with it.
+    /// Pairs of a worker after its last answer are lost with it.
     fn pairs(&self) -> u64 {
         self.holds as u64 + self.told.values().map(|told| told.pairs).sum::<u64>()
     }
@@ -255,7 +256,7 @@ impl Outcome {
     fn summary(&self) -> bool {
         let limits = Limits {
             connections: (MASTERS * WORKERS) as u64,
-            // A token of each name; beside these what the tellers lock, and the record.
+            // A token of each name. Beside these, the locks of the tellers, and the record.
             keys: MASTERS as u64 * (NAMES + 50),
         };
         let grown = grown(&self.samples, limits);
@@ -281,7 +282,7 @@ impl Outcome {
     }
 }
 
-/// What is promised for the time of one fault alone.
+/// Breaches of the promises for the time of one fault alone.
 fn during(row: &Row, events: &[Event], from: Micros, to: Micros) -> Vec<Wrong> {
     let events: Vec<Event> = events
         .iter()
@@ -343,7 +344,7 @@ fn wakes_since(stage: &Stage, before: &[u64]) -> Result<u64> {
     Ok(most.unwrap_or(0))
 }
 
-/// A number of what the system says of a process; sizes are in KiB.
+/// A number from the system's report on a process; sizes are in KiB.
 fn status(pid: u32, what: &str) -> Result<u64> {
     let path = format!("/proc/{pid}/status");
     let status = fs::read_to_string(&path).with_context(|| path.clone())?;

@@ -30,7 +30,7 @@ pub struct Orders {
     pub rounds: usize,
     /// The workers' locks always succeed.
     pub broken: bool,
-    /// Tasks of every worker that lock and unlock beside those that tell the witness.
+    /// Tasks of every worker that lock and unlock beside the tasks that tell the witness.
     pub load: usize,
     /// Time for which the tasks that tell the witness wait for a lock.
     pub patience: Duration,
@@ -45,7 +45,7 @@ pub const PATIENCE: Duration = Duration::from_secs(1);
 const INSIDE_WITHIN: Duration = Duration::from_secs(30);
 /// Workers connect, and everybody has had a lock.
 const BEGUN_WITHIN: Duration = Duration::from_secs(60);
-/// What a key may outlive its time by: a master that was frozen or starved has touched it late.
+/// Time by which a key may outlive its end: a master that was frozen or starved has touched it late.
 const TOUCHED_LATE: Duration = Duration::from_secs(5);
 
 pub struct Stage {
@@ -69,7 +69,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Masters that have had their votes for long enough, and workers of whom each has had a lock.
+    /// Opens a stage: masters that have had their votes for long enough, and workers that have each had a lock.
     pub async fn open(set_up: SetUp, masters: usize, orders: Orders, witness: Arc<Witness>) -> Result<Self> {
         let (servers, cluster) = if set_up.is_plain() {
             (Vec::new(), Some(Cluster::start(masters).await))
@@ -123,7 +123,7 @@ impl Stage {
         }
     }
 
-    /// Introduces a client to the masters, whose memory counts from then.
+    /// Introduces a client to the masters. Their memory counts from then.
     async fn until_out_of_quarantine(&self) -> Result<()> {
         let servers = (0..self.masters()).map(|master| self.server(master));
         let mut builder = Masters::builder()
@@ -247,7 +247,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Says what is about to be done; from here on the strike counts.
+    /// Tells the witness of the fault that follows. From here on the strike counts.
     pub fn breaks(&self, what: impl Into<String>) {
         self.witness.done(Done::Break(what.into()));
     }
@@ -257,18 +257,18 @@ impl Stage {
         sleep(Duration::from_millis(length)).await;
     }
 
-    /// Waits until somebody is inside who stays, and says which worker.
+    /// Waits until a client is inside that stays, and returns its worker.
     pub async fn somebody_stays(&self) -> Result<usize> {
         self.somebody_stays_since(0).await
     }
 
-    /// As [`somebody_stays`](Self::somebody_stays), of those who came in after a moment.
+    /// As [`somebody_stays`](Self::somebody_stays), of the clients that came in after a moment.
     pub async fn somebody_stays_since(&self, moment: Micros) -> Result<usize> {
         self.one_stays(moment, |_| true).await
     }
 
-    /// As [`somebody_stays`](Self::somebody_stays), of those whose process may be killed. What grows in one is
-    /// seen only while it lives, so under load one place alone loses its worker.
+    /// As [`somebody_stays`](Self::somebody_stays), of the clients in processes that may be killed. Growth of a
+    /// process is seen only while it lives, so under load one place alone loses its worker.
     pub async fn somebody_mortal_stays(&self) -> Result<usize> {
         let mortal = |worker: &Worker| self.orders.load == 0 || !lasts(worker);
         let mortal = |number| {
@@ -304,7 +304,7 @@ impl Stage {
         self.witness.brief(true);
         let healed = now();
         let begun = Instant::now();
-        // One who does not come back is found in the history.
+        // A task that does not come back is found in the history.
         while begun.elapsed() < within {
             self.check()?;
             let all = self.witness.working() == self.workers.len() * TASKS;
@@ -355,7 +355,7 @@ impl Stage {
     }
 }
 
-/// Whether no fault kills a worker that bears load.
+/// Whether no fault kills a worker under load.
 pub fn lasts(worker: &Worker) -> bool {
     worker.place + 1 < WORKERS
 }

@@ -52,7 +52,7 @@ const ROW: Row = Row {
     ..REMEMBERED
 };
 
-/// What is gathered beside the book.
+/// Notes beside the book.
 #[derive(Debug, Default)]
 struct Notes {
     windows: Vec<Window>,
@@ -128,7 +128,7 @@ pub async fn run(seed: u64, length: Duration, broken: bool) -> Result<bool> {
     Ok(wrong.is_empty())
 }
 
-/// Returns what is left on the masters in the end.
+/// Returns the keys that are left on the masters in the end.
 async fn play(
     orders: Orders,
     length: Duration,
@@ -190,7 +190,7 @@ async fn relieve(stage: &mut Stage, notes: &mut Notes) -> Result<()> {
     let place = stage.rng.random_range(0..WORKERS);
     let number = stage.workers.iter().find(|worker| worker.place == place);
     let number = number.context("a worker of each place")?.number;
-    // One that has just begun listens only once it is connected.
+    // A worker that has just begun listens only once it is connected.
     if let Ok(Ok(told)) = timeout(TELLS_WITHIN, stage.worker(number)?.ask("tell")).await {
         notes.add(told.parse()?);
     }
@@ -231,7 +231,7 @@ fn judge_waits(waits: &BTreeMap<&'static str, Longest>) -> Vec<Wrong> {
     .collect()
 }
 
-/// What keeps the run from showing anything.
+/// Faults that keep the run from showing anything.
 fn judge_notes(notes: &Notes, length: Duration) -> Vec<Wrong> {
     let mut wrong = Vec::new();
     let mut say = |what: String| {

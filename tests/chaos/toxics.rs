@@ -1,4 +1,4 @@
-//! What strikes a master behind Toxiproxy: every toxic in both directions, a proxy that is off, a kill, a freeze.
+//! Troubles of a master behind Toxiproxy: every toxic in both directions, a proxy that is off, a kill, a freeze.
 
 use std::fmt;
 

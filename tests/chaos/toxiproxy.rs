@@ -29,7 +29,7 @@ pub struct Toxiproxy {
 }
 
 impl Toxiproxy {
-    /// Starts it with a proxy for each of so many workers and each master's port.
+    /// Starts it with a proxy for each worker and each master's port.
     pub async fn start(workers: usize, masters: Vec<u16>, rng: &mut StdRng) -> Result<Self> {
         let program = std::env::var(PROGRAM).with_context(|| {
             format!(

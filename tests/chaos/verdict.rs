@@ -1,4 +1,4 @@
-//! What a history says about a row's promises.
+//! Verdict of a history on the promises of a row.
 
 use std::fmt;
 
@@ -37,7 +37,7 @@ pub struct Wrong {
     pub verdict: Verdict,
     pub what: String,
     pub at: Option<Micros>,
-    /// Whose locks it is about, where it is not about all.
+    /// Layout of the locks that it is about, if it is not about all.
     pub layout: Option<Layout>,
 }
 

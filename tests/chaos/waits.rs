@@ -24,7 +24,7 @@ pub struct Longest {
     pub waiter: Option<(Task, Micros)>,
 }
 
-/// Kind of a wait, by who waits and for what.
+/// Kind of a wait, by its waiter and its lock.
 fn kind(task: Task, policy: Policy, mode: Mode, names: usize) -> &'static str {
     match (task.task, policy) {
         (task, Policy::Multi) if task < PLAIN_TASKS => "plain, every master",
@@ -83,7 +83,7 @@ pub fn longest(events: &[Event], windows: &[Window], masters: usize) -> BTreeMap
                 refusal,
                 ..
             } => {
-                // One that tried and met a holder has not waited.
+                // A task that tried and met a holder has not waited.
                 if *refusal != Refusal::Held || ended - began > 1_000_000 {
                     note("refused", *task, *policy, (*began, *ended), false);
                 }
@@ -96,7 +96,7 @@ pub fn longest(events: &[Event], windows: &[Window], masters: usize) -> BTreeMap
     longest
 }
 
-/// Time between two moments in which so many masters were sound.
+/// Time between two moments in which at least `needed` masters were sound.
 pub fn sound(windows: &[Window], masters: usize, needed: usize, from: Micros, to: Micros) -> Micros {
     let mut moments: Vec<Micros> = windows
         .iter()

@@ -1,4 +1,4 @@
-//! The witness: a resource outside of the locks that every holder writes to, and the book of what it hears.
+//! The witness: a resource outside of the locks that every holder writes to, and the book of its messages.
 //!
 //! Of each name there is a fenced resource, which takes a write only if no larger token has written
 //! before, and an unfenced twin, which takes everything. So it is with reads, which the resource does not remember.
@@ -79,7 +79,7 @@ impl Witness {
         lock(&self.book).brief = brief;
     }
 
-    /// Who is inside since when, under names for which a majority is enough.
+    /// Holders, with the beginning of each hold, under names for which a majority is enough.
     pub fn inside_majority_names(&self) -> Vec<(Task, Micros)> {
         let book = lock(&self.book);
         let inside = book.inside.iter();
@@ -104,7 +104,7 @@ impl Witness {
         lock(&self.book).events.clone()
     }
 
-    /// The events since the last time, and a book that begins with those who work.
+    /// The events since the last time. The new book begins with the tasks at work.
     pub fn take_events(&self) -> Vec<Event> {
         let mut book = lock(&self.book);
         let working = book.working.keys();
@@ -192,7 +192,7 @@ impl Book {
         }
     }
 
-    /// What the fenced resource does: all names of the hold or none.
+    /// Write of the fenced resource: all names of the hold or none.
     fn write(&mut self, task: Task) -> bool {
         let newest = self.is_newest(task);
         if let Some(Inside { names, token, .. }) = self.inside.get(&task).filter(|_| newest) {

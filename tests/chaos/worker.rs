@@ -1,7 +1,7 @@
 //! One worker process: a few tasks that contend for a few names and tell the witness everything.
 //!
-//! It looks at its guard, works for some milliseconds and writes without another look: the writer whom a
-//! pause between the two turns into a stale one.
+//! It looks at its guard, works for some milliseconds and writes without another look. A pause between the two turns
+//! it into a stale writer.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -31,14 +31,14 @@ use crate::witness::BRIEF;
 pub const WORKER: &str = "chaos-worker";
 /// The tasks of every worker.
 pub const TASKS: usize = PLAIN_TASKS + 2;
-/// Of a wait for what is not a lock of the book.
+/// Of a wait for anything but a lock of the book.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// A worker may be started in the middle of a fault.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(30);
 /// The witness answers at once; if it does not, the campaign is over.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// What a worker is told on its command line; the masters are in its environment.
+/// Orders of a worker on its command line; the masters are in its environment.
 #[derive(Clone, Debug)]
 pub struct Duty {
     pub worker: usize,
@@ -47,7 +47,7 @@ pub struct Duty {
     pub seed: u64,
     /// Works under a lock that always succeeds.
     pub broken: bool,
-    /// Tasks beside those that tell the witness.
+    /// Tasks beside the tasks that tell the witness.
     pub load: usize,
     /// Time to wait for a lock.
     pub patience: Duration,
@@ -125,7 +125,7 @@ async fn connect(duty: &Duty) -> Result<Masters> {
     }
 }
 
-/// A guard, or what a broken lock gives.
+/// A guard, or the outcome of a broken lock.
 enum Grip {
     Guard(MultiLockGuard),
     Reads(MultiLockGuard<Shared>),
@@ -257,7 +257,7 @@ impl Term {
 /// The task that takes permits.
 const PERMITS_TASK: usize = PLAIN_TASKS - 1;
 
-/// What a task is about to lock, and how.
+/// Names that a task is about to lock, and how.
 struct Wanted {
     names: Vec<String>,
     policy: Policy,
@@ -410,7 +410,7 @@ impl Teller {
         if self.task == 0 && self.rng.random_bool(0.3) {
             return Term::begin(lock, self.duty.patience).await.map(Grip::Leads);
         }
-        // Half of the holds are renewed, half have a lease that ends. Of those that are renewed half stay with the client.
+        // Half of the holds are renewed, half have a lease that ends. Half of the renewed ones stay with the client.
         let is_renewed = self.rng.random_bool(0.5);
         let is_sticky = is_renewed && wanted.layout == Layout::Plain && self.rng.random_bool(0.5);
         let lock = if is_renewed {
@@ -476,7 +476,7 @@ impl Teller {
         while lost_at.is_none() {
             let (looked, until) = grip.look();
             if until <= looked {
-                // What is not signalled now is late, and what is not signalled at all very late.
+                // A loss that is not signalled now is late, and a loss that is not signalled at all is very late.
                 let _ = timeout(PATIENCE, grip.lost()).await;
                 lost_at = Some((now(), looked));
                 break;

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 /// Far longer than any of them takes on a busy machine.
 const WITHIN: Duration = Duration::from_secs(120);
 
-/// Where they are, built from the present source: a test that is run by itself has not built them.
+/// Folder of the examples, built from the present source: a test that is run by itself has not built them.
 static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
     let program = env::current_exe().expect("this program");
     let profile = program
@@ -25,7 +25,7 @@ static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
         .and_then(|name| name.to_str())
         .expect("a profile");
     let mut cargo = Command::new(env!("CARGO"));
-    // What cargo tells a test of its package would look to build scripts like a change.
+    // Variables that cargo sets for the test of a package would look like a change to build scripts.
     for (variable, _) in env::vars_os() {
         if ["CARGO_PKG_", "CARGO_MANIFEST_", "LD_LIBRARY_PATH"]
             .iter()
@@ -78,7 +78,7 @@ pub(crate) fn on(cluster: &Cluster, name: &str) -> AsyncCommand {
     command
 }
 
-/// What it has said when it came to a good end.
+/// Returns the output of the program, which has to end successfully.
 pub(crate) async fn said(mut command: AsyncCommand) -> String {
     let running = timeout(WITHIN, command.output());
     let output = running.await.expect("it comes to an end").expect("a program");

@@ -1,4 +1,4 @@
-//! Every example runs on real servers and says what it is to say; the one about tests is tested here, too.
+//! Every example runs on real servers and prints the expected text. The example about tests is tested here, too.
 
 mod built;
 mod listed;

@@ -1,4 +1,4 @@
-//! What each example says on real masters.
+//! Output of each example on real masters.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -12,7 +12,7 @@ use tokio::time::{Duration, sleep, timeout};
 
 use crate::built::{example, on, said};
 
-/// Of an example that comes to its end by itself.
+/// Output of an example that ends by itself, on five masters.
 async fn on_five(name: &str) -> String {
     let cluster = Cluster::start(5).await;
     said(on(&cluster, name)).await

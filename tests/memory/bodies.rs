@@ -1,4 +1,4 @@
-//! Bodies that run under a lock: their output, whatever becomes of the lock, and what they have spawned.
+//! Bodies that run under a lock: their output, also after a loss of the lock, and the tasks that they have spawned.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::journal::Journal;
 use crate::recorder::Figures;
 use crate::support::{connect, ms, settle};
 
-/// What a body returns: of a type that nobody can print.
+/// Output of a body, of a type that nobody can print.
 struct Receipt(u32);
 
 #[allow(clippy::float_cmp, reason = "a whole number")]
@@ -77,7 +77,7 @@ async fn a_body_that_may_have_overlapped_is_told_with_its_output() {
         text.contains("another holder may have been at work meanwhile: memory-0: "),
         "{text}"
     );
-    // It is an error whatever the body returns, and says nothing of that.
+    // It is an error with any output of the body, and does not show the output.
     let error: &dyn Error = &error;
     assert!(format!("{error:?}").starts_with("Overlapped {"), "{error:?}");
     let ran = lock.run(async |_| {

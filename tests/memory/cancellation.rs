@@ -1,7 +1,7 @@
 //! An acquisition dropped at any await point leaves nothing behind.
 //!
-//! The cartesian product: three masters, each of which grants, refuses, fails, is slow or never
-//! answers, and the future dropped after every possible number of polls.
+//! The cartesian product: each of three masters grants, refuses, fails, is slow or never answers. The future is
+//! dropped after every possible number of polls.
 
 use std::time::Duration;
 
@@ -101,7 +101,7 @@ async fn drop_everywhere(answers: [Answer; 3], policy: Policy, waiting: bool) ->
         for (answer, master) in answers.iter().zip(cluster.iter()) {
             answer.undo(master);
         }
-        // What was owed to those that were out of reach is settled after they are back.
+        // Pending releases of masters that were out of reach are sent after they are back.
         sleep(Duration::from_secs(2)).await;
         for master in cluster.iter() {
             assert_eq!(

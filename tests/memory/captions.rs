@@ -1,4 +1,4 @@
-//! What a holder says about its hold, and how long masters keep it.
+//! Captions of holds, and the time for which masters keep them.
 
 use std::time::Duration;
 
@@ -121,7 +121,7 @@ async fn a_caption_lives_as_long_as_its_hold() {
     cluster.master(0).flush_all();
     sleep(ms(2000)).await;
     assert_eq!(all_captions(&cluster), 3);
-    // One that has lost the text alone does without.
+    // A master that has lost the text alone does without.
     assert!(cluster.master(1).evict(&captions(cluster.master(1))[0]));
     sleep(ms(2000)).await;
     assert_eq!(about(&masters, "a").await.as_deref(), Some("rows"));
@@ -225,7 +225,7 @@ async fn a_text_that_cannot_be_shown_is_refused_before_any_master_is_asked() {
     assert!(masters.red_lock("a").about("x".repeat(256)).lock().await.is_ok());
 }
 
-/// Nothing but what is shown depends on the keys.
+/// Only the shown text depends on the keys.
 #[tokio::test(start_paused = true)]
 async fn a_key_of_another_type_is_in_nobodys_way() {
     let cluster = Cluster::new(3);

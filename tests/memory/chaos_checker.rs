@@ -1,7 +1,7 @@
-//! The checker of the chaos campaign, fed with histories written by hand: it sees what is wrong, and says
-//! nothing where nothing is.
+//! The checker of the chaos campaign, fed with histories written by hand: it sees every fault, and reports nothing
+//! where there is none.
 
-// A part of the campaign, of which the checker's tests use a part.
+// Modules of the campaign. The tests of the checker use a part of their items.
 #[allow(dead_code, unreachable_pub)]
 #[path = "../chaos/checker.rs"]
 mod checker;
@@ -592,7 +592,7 @@ fn plain_and_read_write_locks_are_judged_apart() {
     assert!(found.read_write.starved.is_empty());
 }
 
-/// What is too much of samples that are alike but for what `differs` does to the one of each minute.
+/// Names of the figures that grow too much. The samples are alike, one a minute, but for the changes by `differs`.
 fn too_much(minutes: u64, differs: fn(u64, &mut Sample)) -> Vec<&'static str> {
     let sample = |minute| {
         let mut sample = Sample {

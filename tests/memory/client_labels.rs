@@ -1,4 +1,4 @@
-//! Who holds, by what clients call themselves.
+//! Holders, by the labels of their clients.
 
 use std::time::Duration;
 
@@ -180,7 +180,7 @@ async fn a_label_that_one_master_knows_is_shown() {
 async fn other_libraries_have_no_label() {
     let cluster = Cluster::new(3);
     let masters = labelled(&cluster, "ours").await;
-    // As Redisson writes it, whose ids are of another version; and whoever puts a label there is not believed.
+    // Ids of Redisson are of another version. A label that somebody stores for such an id is not believed.
     let id = "5f0c2a1b-0000-4000-8000-000000000000";
     for master in cluster.iter() {
         master
@@ -234,7 +234,7 @@ async fn a_label_outlives_every_hold_of_its_client_and_then_ends() {
         panic!("{:?}", kept(&cluster, 0));
     };
     assert_eq!(label, "billing");
-    // The longest lease, and two times that a master may miss what it is told.
+    // The longest lease, and the time of two reports that a master may miss.
     assert!(*left >= Duration::from_secs(30 + 120), "{left:?}");
     // A master that has forgotten is told again.
     cluster.master(1).command(&["FLUSHALL"]).expect("wiped");

@@ -1,5 +1,5 @@
-//! Masters that forget while they go on running: a clock set forward expires keys early, `FLUSHALL`
-//! wipes them. The client notices by what every answer tells, and takes such a master's vote away.
+//! Masters that forget while they go on running: a clock set forward expires keys early, and `FLUSHALL` deletes them.
+//! The client notices it by the facts in every answer, and takes such a master's vote away.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const LEASE: Duration = Duration::from_secs(10);
 /// The lease, one percent and 2 ms for drift.
 const QUARANTINE: Duration = Duration::from_millis(10_102);
 
-/// The masters were up for long, so only what is noticed takes their vote.
+/// The masters have been up for long, so only an event that is noticed takes their vote.
 fn builder() -> MastersBuilder {
     Masters::builder().for_tests(LEASE)
 }
@@ -21,8 +21,8 @@ fn over(network: &Network) -> Client {
     Client::new().network(network)
 }
 
-/// A hold on masters 1 and 2 alone, whose renewal is off, and a rival that has spoken to every master
-/// before and reaches only 0 and 1 from now on.
+/// A hold on masters 1 and 2 alone, without renewal. A rival has spoken to every master before, and reaches only 0
+/// and 1 from now on.
 async fn hold_on_two(rival: MastersBuilder) -> (Cluster, MultiLockGuard, Masters) {
     let cluster = Cluster::new(3);
     let (near, far) = (Network::new(3), Network::new(3));
@@ -90,8 +90,8 @@ async fn clock_step() {
     assert!(after >= LEASE && after < LEASE + ms(300), "{after:?}");
 }
 
-/// What the witness is for: a client that has heard nothing from the master before the step cannot
-/// know of it, and only the fencing token orders the two.
+/// Purpose of the witness. A client that heard nothing from the master before the step cannot know of it, and only
+/// the fencing token orders the two.
 #[tokio::test(start_paused = true)]
 async fn a_client_that_comes_after_the_step_makes_two_holders_whose_tokens_rise() {
     let (cluster, guard, _rival) = hold_on_two(builder()).await;
@@ -135,8 +135,8 @@ async fn a_step_costs_the_vote_for_as_long_as_what_it_harms_can_live() {
     assert!(guard.is_valid() && begun.elapsed() < Duration::from_secs(5));
 }
 
-/// The counter-example 23: what is held for long is kept, and nothing stops for longer than the doubt
-/// lasts, however often a majority's clocks step by a little.
+/// Counter-example 23: a majority's clocks step by a little, again and again. A long hold is kept, and nothing stops
+/// for longer than the suspicion lasts.
 #[tokio::test(start_paused = true)]
 async fn small_step() {
     let cluster = Cluster::new(3);
@@ -339,8 +339,8 @@ async fn a_wiped_memory_has_no_vote_for_strict_clients() {
     assert!(after >= LEASE && after < QUARANTINE + ms(500), "{after:?}");
 }
 
-/// Another client has noticed first and had it recorded anew: a client that knew the old record still sees
-/// that it is another one.
+/// Another client has noticed it first and had a new record stored. A client that knew the old record still sees that
+/// it is another one.
 #[tokio::test(start_paused = true)]
 async fn a_new_record_by_another_client_forgives_nothing() {
     let (cluster, guard, rival) = strict_hold_on_two().await;

@@ -1,4 +1,5 @@
-//! `connect()`, `connect_lazy()` and `ready()`: how many masters have to be there, and what becomes of the others.
+//! `connect()`, `connect_lazy()` and `ready()`: the number of masters that must be reachable, and the rest of the
+//! masters.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -122,7 +123,7 @@ async fn without_a_majority_of_fit_ones_it_is_refused_at_once() {
     }
 }
 
-/// One that is unfit and one that is down are no majority, and may be one soon: worth another try.
+/// An unfit master and a stopped master leave no majority. They may recover soon, so another try is worthwhile.
 #[tokio::test(start_paused = true)]
 async fn one_unfit_and_one_down_is_too_few() {
     let cluster = Cluster::new(3);
@@ -320,12 +321,12 @@ async fn a_list_of_another_length_is_refused_at_once() {
         "{reason}"
     );
     assert_eq!(begun.elapsed(), Duration::ZERO);
-    // It is cured by what the message says.
+    // The remedy in the message works.
     cluster.master(1).evict("multilock_set");
     assert!(cluster.connect(Masters::builder()).await.is_ok());
 }
 
-/// Masters that nobody has used yet, one of which does not answer: the others are used once it has had its time.
+/// Nobody has used the masters yet, and one does not answer. The others are used once its time has passed.
 #[tokio::test(start_paused = true)]
 async fn a_new_set_waits_for_a_silent_master_and_no_longer() {
     let cluster = Cluster::new(3);

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 
 const MASTERS: usize = 5;
 
-/// What everybody does with the name, again and again.
+/// Habit of all contenders, again and again.
 #[derive(Clone, Copy, Debug)]
 enum Habit {
     /// Held for 2 ms, and asked for again at once.
@@ -47,7 +47,7 @@ impl Habit {
     }
 }
 
-/// Who contends, each task with the policy of its process, and every message taking `way`.
+/// Contenders: each task has the policy of its process, and every message takes `way`.
 #[derive(Debug)]
 struct Contest<'a> {
     /// One for each process.
@@ -171,7 +171,7 @@ async fn come_again(
         sleep(ms(habit.held(scattered))).await;
         inside.fetch_sub(1, Ordering::SeqCst);
         guard.unlock().await.expect("held");
-        // Who stops earlier makes it easier for the others, and their waits count all the same.
+        // A task that stops earlier makes it easier for the others, and their waits count all the same.
         if Instant::now() >= until {
             break;
         }
@@ -180,7 +180,7 @@ async fn come_again(
     (grants, longest)
 }
 
-/// At every distance, whatever everybody does.
+/// At every distance, with every habit.
 async fn share(policies: &[Policy], tasks: u64, uneven: bool) {
     for way in [1, 3, 10] {
         for habit in [Habit::AtOnce, Habit::Regular, Habit::Scattered] {
@@ -218,7 +218,7 @@ async fn processes_of_several_tasks_share() {
     share(&[Policy::RedLock; 4], 2, false).await;
 }
 
-/// Who is nearest to which master decides who is first there, and no more.
+/// The nearest client of each master is the first there, and gains no more than that.
 #[tokio::test(start_paused = true)]
 async fn processes_each_near_another_master_share() {
     share(&[Policy::RedLock; 8], 1, true).await;
@@ -230,7 +230,7 @@ async fn both_kinds_each_near_another_master_share() {
     share(&policies, 1, true).await;
 }
 
-/// What a process of the crowd does when it has begun to wait.
+/// Fate of a process of the crowd after it has begun to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lot {
     Lives,
@@ -238,15 +238,15 @@ enum Lot {
     Freezes,
 }
 
-/// Every process has ten tasks that wait for the same name. From the release on: the stretches in which nobody was
-/// inside, in the order in which they were. Everybody who lives gets in, in order.
+/// Every process has ten tasks that wait for the same name. All tasks of living processes get in, in order. Returns
+/// the stretches after the release in which nobody was inside, in their order.
 async fn crowd(lots: &[Lot]) -> Vec<Duration> {
     const TASKS: usize = 10;
     get_ahead().await;
     let cluster = Cluster::new(MASTERS);
     let holder = connect(&cluster).await;
     let held = holder.red_lock("a").lock().await.expect("free");
-    // Who got in, when, and until when.
+    // Process, begin and end of each hold.
     let stays = Arc::new(Mutex::new(Vec::new()));
     let (mut living, mut apart) = (Vec::new(), Vec::new());
     for (process, lot) in lots.iter().enumerate() {

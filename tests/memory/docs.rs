@@ -1,4 +1,5 @@
-//! What the docs name is there: what shows each promise of `docs/guarantees.md`, and the variables of the environment.
+//! Everything that the docs name exists: the evidence for each promise of `docs/guarantees.md`, and the variables of
+//! the environment.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,7 +1,8 @@
-//! What Redisson's suite of its fair lock shows, as behaviours of this crate's locks with `.fair()`: each test has the
-//! name of one of `RedissonFairLockTest`, without `test`. What the other tests of that suite show is in `contention.rs` (a
-//! waiter that is dead costs milliseconds here and one that is frozen seconds, where the tests there allow five minutes
-//! for each), and of any lock in the other files here and in `tests/simulation/directed`.
+//! Behaviours from Redisson's suite of its fair lock, for this crate's locks with `.fair()`. Each test has the name
+//! of a test of `RedissonFairLockTest`, without `test`. Other tests of that suite have equivalents in
+//! `contention.rs`. There a dead waiter costs milliseconds and a frozen one seconds, while Redisson's tests allow
+//! five minutes for each. The tests of any lock have equivalents in the other files here and in
+//! `tests/simulation/directed`.
 //!
 //! | there | here |
 //! | --- | --- |
@@ -21,7 +22,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 const NODES: usize = 3;
-/// For so many ms a ticket counts after its waiter has asked.
+/// Time in ms for which a ticket counts after its waiter has asked.
 const TICKET_MS: f64 = 15_000.0;
 const TICKET: Duration = Duration::from_secs(15);
 /// A release, a call, an acquire and its answer on their way, each for 1 ms; and the rounding of leases.
@@ -55,7 +56,8 @@ async fn anybody_holds(masters: &Masters) -> bool {
     states.any(|state| *state != NodeState::Free)
 }
 
-/// No ticket counts for longer than one whose waiter has just asked, and nothing of a queue is kept for longer.
+/// No ticket counts for longer than the ticket of a waiter that has just asked, and no part of a queue is kept for
+/// longer.
 #[track_caller]
 fn assert_no_drift(cluster: &Cluster) {
     for master in cluster.iter() {
@@ -67,7 +69,7 @@ fn assert_no_drift(cluster: &Cluster) {
             .expect("a sorted set, or nothing");
         for deadline in deadlines.chunks(2) {
             let until: f64 = deadline[1].parse().expect("a score");
-            // The half is the mark of one that has been called.
+            // The half is the mark of a waiter that has been called.
             assert!(
                 until <= now + TICKET_MS + 0.5,
                 "{} ms too late",
@@ -131,7 +133,7 @@ async fn lease_timeout() {
     let at = lease_timeout_of(1).await;
     let due = |at: &[Duration]| at[0] + ms(1000) + HAND_OFF;
     assert!(at.windows(2).all(|at| at[1] <= due(at)), "{at:?}");
-    // Nor is the next process later: whoever stands first when a lease ends is awake then.
+    // The next process is no later: the first waiter is awake when a lease ends.
     let at = lease_timeout_of(8).await;
     assert!(at.windows(2).all(|at| at[1] <= due(at)), "{at:?}");
 }
@@ -165,7 +167,7 @@ async fn multiple_locks() {
     assert_over(&cluster).await;
 }
 
-/// So many tasks of each of so many processes take the name so often, each time for so long, without a break.
+/// Each task of each process takes the name `iterations` times without a break, for `held` each time.
 async fn concurrency(processes: u64, tasks: u64, iterations: u64, held: Duration) {
     let cluster = Cluster::new(NODES);
     let mut clients = Vec::new();
@@ -256,7 +258,7 @@ async fn wait_timeout_drift() {
     assert_eq!(queues(&cluster), 0, "nobody waits");
 }
 
-/// A long lease ahead makes nobody's place last longer, and who gets in moves nobody back.
+/// A long lease ahead makes no place in the queue last longer, and a waiter that gets in moves no other back.
 #[tokio::test(start_paused = true)]
 async fn lock_acquired_timeout_drift_discrete() {
     let cluster = Cluster::new(NODES);
@@ -291,7 +293,7 @@ async fn force_unlock() {
     let waiting = waiter(fair(&other)).await;
     let forced = fair(&masters).force_release().await.expect("all answer");
     assert_eq!(forced.former, [guard.holder()]);
-    // And the first of those who wait is called.
+    // And the first waiter is called.
     within(HAND_OFF, waiting).await.unlock().await.expect("held");
     assert!(!anybody_holds(&masters).await && !anybody_holds(&other).await);
 }
@@ -313,7 +315,7 @@ async fn expire() {
     }
 }
 
-/// The first one waits, and enters again past those who wait behind it.
+/// The holder enters again past the waiter behind it.
 #[tokio::test(start_paused = true)]
 async fn get_hold_count() {
     let cluster = Cluster::new(NODES);

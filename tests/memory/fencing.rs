@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 const FENCE: &str = "multilock_fence:{a}";
 
-/// What the masters' clocks show at the start, and an hour later, in microseconds.
+/// Times of the masters' clocks at the start, and an hour later, in microseconds.
 const START: u64 = 1_700_000_000_000_000;
 const FAR: u64 = START + 3_600_000_000;
 
@@ -26,7 +26,7 @@ fn store(master: &Master, token: u64) {
         .expect("stored");
 }
 
-/// What a master stores for a token: it was the first of a block of 64.
+/// Number that a master stores for a token: the last of the block of 64 that begins with it.
 fn last_of_block(token: FencingToken) -> u64 {
     token.get() + 63
 }
@@ -83,7 +83,7 @@ async fn off_costs_nothing_and_gives_the_smallest() {
     assert!(cluster.iter().all(|master| master.keys().is_empty()));
 }
 
-/// Without a token nobody would be behind whoever has one.
+/// A hold without a token could not be ordered behind a hold with one.
 #[tokio::test(start_paused = true)]
 async fn one_without_a_token_is_refused_where_others_take_the_name_with_tokens() {
     let cluster = Cluster::new(3);
@@ -136,7 +136,7 @@ async fn a_larger_one_on_some_masters_costs_one_more_round() {
         assert!(quorum >= 2, "a quorum stores it");
         let first = guard.fencing_token();
         guard.unlock().await.expect("held");
-        // Refusals and grants have told what was stored: no further raise.
+        // Refusals and grants have reported the stored fence, so there is no further raise.
         let before: Vec<_> = cluster
             .iter()
             .map(|master| master.executed().get("extend").copied())
@@ -151,7 +151,7 @@ async fn a_larger_one_on_some_masters_costs_one_more_round() {
     }
 }
 
-/// A fence that is far ahead of the clock, or no number at all: an error at once, that says what to do.
+/// A fence that is far ahead of the clock, or no number at all, is an error at once. The error says how to repair it.
 #[tokio::test(start_paused = true)]
 async fn a_spoilt_fence_is_an_error_of_its_name_alone() {
     let tomorrow = (START + 25 * 3_600_000_000).to_string();
@@ -169,7 +169,7 @@ async fn a_spoilt_fence_is_an_error_of_its_name_alone() {
         for master in cluster.iter() {
             master.command(&["SET", FENCE, spoilt]).expect("stored");
         }
-        // It does not wait for what only somebody can change.
+        // The call does not wait, because only an operator can repair the fence.
         let error = masters
             .red_lock("a")
             .lock()
@@ -261,7 +261,7 @@ fn fields(cluster: &Cluster) -> Vec<Vec<String>> {
     cluster.iter().map(|master| master.fields("a")).collect()
 }
 
-/// What a script answered after its stamp.
+/// Answer of a script after its stamp.
 fn answer(reply: Result<Vec<String>, String>) -> Result<Vec<String>, String> {
     reply.map(|parts| parts[1..].to_vec())
 }
@@ -272,8 +272,7 @@ const ACQUIRED: [&str; 4] = ["a", "multilock_revoked:{a}", "multilock_deadlines:
 /// Counter-example 9, *lost reply, same token*: the acquire was executed, its answer lost, and it is
 /// executed once more.
 ///
-/// Rule: the token must be strictly above what is stored, so the second answer is "granted, not
-/// accepted".
+/// Rule: the token must be strictly above the stored one, so the second answer is "granted, not accepted".
 #[tokio::test(start_paused = true)]
 async fn lost_reply_same_token() {
     let cluster = Cluster::new(1);
@@ -349,7 +348,7 @@ async fn digits_survive_up_to_the_largest() {
     );
 }
 
-/// A resource that takes part in the protocol, and one that does not.
+/// A resource that checks tokens, and one without checks.
 struct Resource {
     highest: FencingToken,
     accepted: Vec<FencingToken>,
@@ -450,7 +449,7 @@ async fn a_name_that_is_a_key_of_ours_is_refused() {
     drop(guard.expect("its fence is a number"));
 }
 
-/// Whatever its date: what it proposes are the masters' clocks.
+/// A client proposes tokens by the masters' clocks, so its own date has no effect.
 #[tokio::test(start_paused = true)]
 async fn a_client_with_a_wrong_date_spoils_no_fence() {
     let cluster = Cluster::new(3);
@@ -510,7 +509,7 @@ async fn a_master_that_is_far_ahead_has_no_vote_where_tokens_are_wanted() {
     masters.multi_lock("b").try_lock().await.expect("all vote").leak();
 }
 
-/// What a service leaves behind that locks a name for each order it handles.
+/// A service that locks a name for each of its orders leaves nothing behind.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_left_of_a_name_two_minutes_after_its_last_use() {
     let cluster = Cluster::new(3);

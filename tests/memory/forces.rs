@@ -1,4 +1,4 @@
-//! A force is remembered: by whom, when and why.
+//! A force is remembered: its operator, its time and its reason.
 
 use std::time::{Duration, SystemTime};
 
@@ -55,7 +55,7 @@ async fn who_forced_and_why_is_told_to_the_holder_and_shown_for_a_day() {
     );
 }
 
-/// Only what was taken away is remembered.
+/// A force of a name is remembered only if it took the name from a holder.
 #[tokio::test(start_paused = true)]
 async fn a_force_that_finds_nobody_leaves_nothing() {
     let cluster = Cluster::new(3);

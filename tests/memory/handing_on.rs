@@ -1,4 +1,4 @@
-//! What a process passes on among its own tasks, as its callers see it: at once, without a word to any master.
+//! Hand-offs among the tasks of one process, as its callers see them: at once, without a message to any master.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ async fn three() -> (Cluster, Masters) {
 
 type Waiter = JoinHandle<Result<MultiLockGuard, LockError>>;
 
-/// One that stands in line by now.
+/// A waiter that is in the line by now.
 async fn waiter(lock: MultiLock) -> Waiter {
     let waiter = tokio::spawn(async move { lock.lock().await });
     tokio::task::yield_now().await;
@@ -176,7 +176,7 @@ async fn a_client_that_is_closed_passes_nothing_on() {
     drop(guard);
 }
 
-/// Whoever waits in vain is passed over.
+/// A waiter that has given up is passed over.
 #[tokio::test(start_paused = true)]
 async fn who_has_given_up_is_passed_over() {
     let (_cluster, masters) = three().await;
@@ -244,7 +244,7 @@ async fn a_turn_that_is_not_taken_goes_on_within_a_second() {
     }
 }
 
-/// The first one that asks is not polled any more while its own round is under way.
+/// The first caller is not polled any more while its own round is under way.
 #[tokio::test(start_paused = true)]
 async fn who_asks_first_and_is_not_polled_keeps_its_process_for_a_second() {
     let (cluster, masters) = three().await;
@@ -252,7 +252,7 @@ async fn who_asks_first_and_is_not_polled_keeps_its_process_for_a_second() {
     let begun = Instant::now();
     let second = visitor(masters.red_lock("a").lease(ms(5000))).await;
     second.await.expect("granted");
-    // What it was granted meanwhile lasts as long as its lease.
+    // A grant to the first caller meanwhile lasts as long as its lease.
     assert!(begun.elapsed() < ms(6100), "{:?}", begun.elapsed());
     drop(first);
     settle().await;

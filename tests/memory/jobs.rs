@@ -47,7 +47,7 @@ async fn names_are_kept_although_the_job_is_done() {
     let is_held = |state: &NodeState| matches!(state, NodeState::Held { .. });
     assert!(seen[0].nodes.iter().all(|(_, state)| is_held(state)), "{seen:?}");
     assert_eq!(seen[0].agreed, None, "nobody holds it");
-    // Whoever waits is in as soon as it is over, elsewhere and in the same process.
+    // A waiter gets the lock as soon as the time is over, in another process and in the same one.
     let waiters = [there.red_lock("a"), here.red_lock("b")];
     let waiters = waiters.map(|lock| {
         tokio::spawn(async move {
@@ -114,7 +114,7 @@ async fn a_crash_leaves_the_names_to_the_lease() {
         let lock = masters.red_lock("a").owner(&me);
         std::mem::forget(lock.clone().lease(ms(2000)).lock().await.expect("free"));
         sleep(ms(1500)).await;
-        // What is left of the outer hold would not do.
+        // The rest of the outer hold would not do.
         std::mem::forget(lock.at_least(ms(3000)).lock().await.expect("its own"));
     });
     crashed.kill();

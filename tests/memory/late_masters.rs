@@ -26,7 +26,7 @@ async fn a_release_that_meets_a_key_of_another_type_is_done_with() {
     assert_eq!(releases(&cluster, 0), 0);
 }
 
-/// What is spoilt belongs to one of the names.
+/// Each spoilt fence belongs to one of the names.
 #[tokio::test(start_paused = true)]
 async fn a_spoilt_fence_keeps_no_name_from_its_release() {
     let cluster = Cluster::new(3);
@@ -86,7 +86,7 @@ async fn a_waiter_beside_a_late_master_asks_no_more_than_it_must() {
     waiting.abort();
 }
 
-/// Its connection is kept, and what waits there ends with it.
+/// The connection of the late master is kept. A release that waits there ends with it.
 #[tokio::test(start_paused = true)]
 async fn a_release_whose_connection_ended_is_sent_on_the_next() {
     let (cluster, masters) = with_a_late_master().await;
@@ -127,7 +127,7 @@ async fn masters_that_are_too_far_are_told_as_such() {
     assert!(text.starts_with(why), "{text}");
 }
 
-/// Those that answer late are in the way all the same.
+/// Masters that answer late are in the way all the same.
 #[tokio::test(start_paused = true)]
 async fn masters_that_are_too_far_for_a_quorum_are_told_as_such() {
     let cluster = Cluster::new(3);
@@ -155,7 +155,7 @@ async fn masters_that_are_too_far_for_a_quorum_are_told_as_such() {
     }
 }
 
-/// So many locks, with names of that length and a number.
+/// Takes `locks` locks, with names of that length and a number.
 async fn take_many(masters: &Masters, locks: usize, length: usize) -> Vec<MultiLockGuard> {
     let name = "x".repeat(length);
     let mut guards = Vec::with_capacity(locks);
@@ -183,13 +183,13 @@ async fn many_guards_that_are_dropped_at_once_leave_nothing() {
     }
 }
 
-/// While all are owed too much, nobody is given more.
+/// While the backlogs of all masters are full, no client gets another lock.
 #[tokio::test(start_paused = true)]
 async fn whoever_locks_faster_than_masters_release_is_slowed_down() {
     let cluster = Cluster::new(3);
     let masters = connect_by_default(&cluster).await;
     drop(take_many(&masters, 3000, 3000).await);
-    // Right behind more than they may be owed, and yet it is not refused.
+    // The backlogs are above their limit, and yet the call is not refused.
     let begun = Instant::now();
     let guard = masters.red_lock("a").wait(ms(5000)).lock().await.expect("free");
     println!("after {:?}", begun.elapsed());
@@ -285,8 +285,8 @@ async fn what_is_late_costs_nothing_until_it_comes() {
     );
 }
 
-/// Nothing can be waited for there, but what was sent is on its way. In real time, as the clock outside of a runtime is
-/// the real one.
+/// Nothing can be awaited outside of a runtime, but the release that was sent is on its way. The test runs in real
+/// time, because the clock outside of a runtime is the real one.
 #[test]
 fn a_release_that_is_awaited_outside_of_a_runtime_is_sent_once() {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
@@ -318,7 +318,7 @@ fn a_release_that_is_awaited_outside_of_a_runtime_is_sent_once() {
     });
 }
 
-/// Closing waits for what is on its way: an acquisition that is under way, a guard just dropped.
+/// Closing waits for everything on its way: an acquisition that is under way, a guard just dropped.
 #[tokio::test(start_paused = true)]
 async fn closing_leaves_nothing_that_is_under_way() {
     for after in 0..25 {

@@ -45,10 +45,10 @@ async fn late_answers() {
     );
 }
 
-/// A master is frozen for longer than the lease while an acquire is on its way to it; when it thaws it
-/// executes what it was sent, although nobody has wanted it for long.
+/// A master is frozen for longer than the lease while an acquire is on its way to it. When it thaws, it executes the
+/// acquire, although nobody has wanted it for long.
 ///
-/// Rule: what is owed to a master stays owed until it has been told, whatever the time.
+/// Rule: a release stays pending until the master has confirmed it, after any time.
 #[tokio::test(start_paused = true)]
 async fn orphan_after_thaw() {
     let cluster = Cluster::new(3);

@@ -1,4 +1,4 @@
-//! Standing for the lead: what ends a candidacy or a term, and what it only takes time to cure.
+//! Campaigns for the lead: the faults that end a candidacy or a term, and the faults that only take time to cure.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +28,7 @@ fn stand(lock: MultiLock) -> (Arc<AtomicU64>, JoinHandle<Result<(), RunError<()>
     (terms, leading)
 }
 
-/// What an operator mends does not end a candidacy: a permission that is missing, masters that are away.
+/// A fault that an operator can repair does not end a candidacy: a missing permission, or masters that are away.
 #[tokio::test(start_paused = true)]
 async fn a_candidate_goes_on_after_what_time_may_cure() {
     const DENIED: &str = "NOPERM this user has no permissions to run the 'evalsha' command";
@@ -91,7 +91,7 @@ async fn a_candidate_stands_by_and_a_leader_lasts_without_a_warning() {
     waits_in_turns.abort();
 }
 
-/// What no time cures ends a candidacy at once, in a pause as well.
+/// A fault that no time cures ends a candidacy at once, also in a pause.
 #[tokio::test(start_paused = true)]
 async fn a_candidate_that_never_can_lead_says_why() {
     let cluster = Cluster::new(3);
@@ -161,7 +161,7 @@ async fn a_leader_that_is_to_stop_brings_its_work_to_an_end() {
             .expect("it was given up"),
     );
 
-    // One that does not look at its token is dropped, and the next one leads at once.
+    // A leader that does not look at its cancellation token is dropped, and the next one leads at once.
     let (journal, _installed) = Journal::begin();
     let lock = lock.grace(ms(3000));
     let led = lock.lead_until(sleep(ms(5000)), |_| std::future::pending::<()>());

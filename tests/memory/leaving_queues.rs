@@ -1,4 +1,4 @@
-//! Who has got a lock stands in no queue any more, so others may try.
+//! A client that has got a lock is in no queue any more, so others may try.
 
 use multilock::Unlocked;
 use multilock::sim::Cluster;

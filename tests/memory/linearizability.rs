@@ -56,7 +56,7 @@ fn owner_aware() {
     allowed(model, &[&first[..], &[call(2, ACQUIRE, 3, 10)]].concat());
     forbidden(model, &[&first[..], &[call(2, ACQUIRE, 3, 9)]].concat());
     forbidden(model, &[call(1, ACQUIRE, 0, 1), call(1, ACQUIRE, 2, 3)]);
-    // Nobody releases what another one has.
+    // No owner releases the hold of another.
     forbidden(model, &[call(1, ACQUIRE, 0, 1), call(2, RELEASE, 2, 3)]);
     forbidden(model, &[call(1, RELEASE, 2, 3)]);
 }
@@ -168,7 +168,7 @@ fn calls_of_unknown_outcome_stay_open() {
     allowed(model, &unknown);
     allowed(model, &[&unknown[..], &[call(2, ACQUIRE, 1_000, 1_001)]].concat());
     forbidden(model, &[&unknown[..], &[call(2, ACQUIRE, 1, 1)]].concat());
-    // So did an acquire: what its owner released later it must have had.
+    // The same goes for an acquire. An owner that released the lock later must have had it.
     let acquired = [open(1, ACQUIRE, 0), call(2, ACQUIRE, 3, 4)];
     allowed(model, &acquired);
     let released = call(1, RELEASE, 5, 6);
@@ -178,7 +178,7 @@ fn calls_of_unknown_outcome_stay_open() {
 
 #[test]
 fn a_history_beyond_the_bound_is_undecided_and_wrong() {
-    // Twenty owners who may have had it in any order, and one who cannot have had it.
+    // Twenty owners may have had it in any order, and one more cannot have had it.
     let mut calls: Vec<Call> = (0..20)
         .flat_map(|owner| [call(owner, ACQUIRE, 0, 100), open(owner, EXPIRE, 0)])
         .collect();

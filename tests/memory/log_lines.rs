@@ -1,4 +1,4 @@
-//! The log of what lasts long: bounded in an outage, and not silent where tasks wait for each other.
+//! Log lines about long conditions: bounded in an outage, and not silent where tasks wait for each other.
 
 use std::time::Duration;
 
@@ -119,7 +119,8 @@ async fn a_task_that_waits_for_itself_is_told() {
     }
 }
 
-/// Each waiter is told, in front of the line and behind, of a set as well; one that enters again waits for nobody.
+/// Each waiter is logged, in front of the line and behind, of a set as well. An owner that enters again waits for
+/// nobody.
 #[tokio::test(start_paused = true)]
 async fn every_long_wait_is_told_with_who_holds() {
     let cluster = Cluster::new(3);
@@ -158,7 +159,8 @@ async fn every_long_wait_is_told_with_who_holds() {
     }
 }
 
-/// A guard that was forgotten, and one whose task hangs. What passes from task to task is a hold of each.
+/// A forgotten guard is logged, like the guard of a task that hangs. A grant that passes from task to task is a hold
+/// of each.
 #[tokio::test(start_paused = true)]
 async fn a_hold_that_lasts_long_is_told() {
     let cluster = Cluster::new(3);

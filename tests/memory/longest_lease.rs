@@ -1,5 +1,5 @@
-//! The longest lease of any client, and the record by which masters hold all clients to it: whoever asks for more, or for a part of a
-//! millisecond, or spoils the record costs the others nothing.
+//! The longest lease of any client, and the record by which masters hold all clients to it. A client that asks for
+//! more, or for a part of a millisecond, or spoils the record costs the others nothing.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,14 +14,14 @@ const HOUR: Duration = Duration::from_secs(3600);
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 const SET: &str = "multilock_set";
 
-/// A cluster whose messages take time, so that whoever asks a master can be told by the clock.
+/// A cluster with messages that take time, so that the clock shows each question to a master.
 fn cluster() -> Cluster {
     let cluster = Cluster::new(3);
     slow_down(&cluster, 1);
     cluster
 }
 
-/// What each master has run.
+/// Scripts that each master has run.
 fn executed(cluster: &Cluster) -> Vec<BTreeMap<&'static str, u64>> {
     cluster.iter().map(Master::executed).collect()
 }
@@ -87,7 +87,7 @@ async fn who_asks_for_more_ends_nobodys_hold() {
     held.unlock().await.expect("held");
 }
 
-/// What the masters run in ten minutes in which two clients do nothing, and then lock once each.
+/// Scripts that the masters run while two clients do nothing for ten minutes, and then lock once each.
 async fn idle(builder: impl Fn() -> MastersBuilder) -> Vec<BTreeMap<&'static str, u64>> {
     let cluster = cluster();
     cluster.iter().for_each(Master::flush_all);
@@ -124,7 +124,7 @@ fn all_have_records(cluster: &Cluster) -> bool {
     records(cluster).iter().all(|record| record[0].starts_with("3 "))
 }
 
-/// A record of another type is none: it is made anew, and the master's memory counts from then on.
+/// A record of another type is no record: it is made again, and the master's memory counts from then on.
 #[tokio::test(start_paused = true)]
 async fn a_record_of_another_type_is_made_anew() {
     for strict in [false, true] {

@@ -1,4 +1,4 @@
-//! What needs no servers: locks on masters in memory, which run the real Lua files, in time that costs nothing.
+//! Tests without servers: locks on masters in memory, which run the real Lua files, in virtual time.
 
 mod bodies;
 mod cancellation;

@@ -156,7 +156,7 @@ async fn who_waits_is_counted_and_why_it_goes_on() {
     let lost = [("op", "acquire"), ("outcome", "lost")];
     assert_eq!(figures.durations("round_duration_seconds", &lost).len(), 1);
 
-    // Nobody calls a waiter whose masters are gone.
+    // No waiter is called while the masters are gone.
     for master in cluster.iter() {
         master.freeze();
     }

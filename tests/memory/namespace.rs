@@ -102,7 +102,7 @@ async fn bad_namespaces_and_empty_names_are_refused() {
     );
 }
 
-/// What a force leaves alone is told by the name that the caller knows it by.
+/// A force reports a spared key by the name that the caller knows.
 #[tokio::test(start_paused = true)]
 async fn a_force_spares_what_is_no_lock_in_a_namespace() {
     let cluster = Cluster::new(3);

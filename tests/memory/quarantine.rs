@@ -1,5 +1,4 @@
-//! Quarantine: a master that may have forgotten who holds has no vote until nothing that it could
-//! have forgotten is alive.
+//! Quarantine: a master that may have forgotten holds has no vote until none of them can be alive.
 
 use std::time::Duration;
 
@@ -39,7 +38,7 @@ async fn amnesia(quarantine: Quarantine) -> (Cluster, multilock::MultiLockGuard,
         .try_lock()
         .await
         .expect("1 and 2 grant");
-    // What was on its way to 0 is lost with its connections.
+    // Requests on their way to 0 are lost with its connections.
     cluster.master(0).reset_connections();
     restart_empty(&cluster, 1);
     cluster.master(0).thaw();
@@ -91,8 +90,8 @@ async fn with_it_the_second_waits_until_the_first_cannot_be_valid() {
     cluster.master(2).hold_requests(false);
 }
 
-/// Counter-example 20: a hold of 30 s on 1 and 2; 1 restarts empty; 12 s later a client whose own leases
-/// are 10 s at most asks 0 and 1.
+/// Counter-example 20: a hold of 30 s on 1 and 2, and 1 restarts empty. After 12 s, a client with leases of 10 s at
+/// most asks 0 and 1.
 async fn different_leases(of_the_rival: MastersBuilder) -> Option<(Duration, Duration)> {
     let cluster = Cluster::new(3);
     let holder = cluster.connect(Masters::builder()).await.expect("connects");
@@ -213,7 +212,8 @@ async fn tokens_of_masters_in_quarantine_are_ignored() {
     assert!(guard.fencing_token().get() < 1_700_003_600_000_000);
 }
 
-/// What they grant is no vote, so it may decide a round as a fault does: before the others' deadline.
+/// Grants of masters in quarantine are no votes. So such a master may decide a round as a fault does: before the
+/// others' deadline.
 #[tokio::test(start_paused = true)]
 async fn a_round_that_is_lost_by_it_ends_at_once() {
     let cluster = Cluster::new(5);

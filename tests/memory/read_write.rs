@@ -1,4 +1,4 @@
-//! Read/write locks: who is let in beside whom, in which order, for how long, and what is left.
+//! Read/write locks: the holders that may be in together, their order, their time, and the keys that they leave.
 
 mod leaving;
 mod options;

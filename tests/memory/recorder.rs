@@ -9,7 +9,7 @@ use metrics::{
     SharedString, Unit, set_default_local_recorder,
 };
 
-/// What the recorder has been told.
+/// Figures that the recorder has received.
 pub(crate) struct Figures {
     kept: &'static Kept,
     _installed: LocalRecorderGuard<'static>,
@@ -44,7 +44,7 @@ impl Series {
     }
 }
 
-/// What an exporter is told of a figure: its kind, its unit and its help.
+/// Description of a figure for an exporter: its kind, its unit and its help.
 pub(crate) type Described = (&'static str, Option<Unit>, String);
 
 #[derive(Default)]
@@ -103,7 +103,7 @@ impl Recorder for Kept {
 
 impl Figures {
     pub(crate) fn install() -> Self {
-        // Whoever has handles of it may outlive the test.
+        // Its handles may outlive the test.
         let kept: &'static Kept = Box::leak(Box::default());
         Self {
             kept,

@@ -27,7 +27,7 @@ async fn reentry_that_wants_more_validity_than_there_is() {
         before,
         "its own hold is not contended for"
     );
-    // What can be had by an extension is had.
+    // A validity that an extension can reach is granted.
     let inner = lock.min_validity(ms(9000)).lock().await.expect("extended");
     assert!(inner.validity() > ms(9000) && outer.hold_count() == 2);
 }

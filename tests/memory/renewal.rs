@@ -272,7 +272,7 @@ async fn a_hold_that_all_have_forgotten_is_lost_at_once() {
     assert!(next.is_ok(), "{next:?}");
 }
 
-/// An extension wakes nobody who waits for the end, which is told in time all the same.
+/// An extension wakes no task that waits for the end. The end is reported in time all the same.
 #[tokio::test(start_paused = true)]
 async fn waiting_for_the_loss_costs_a_timer_a_lease() {
     let cluster = Cluster::new(3);
@@ -479,14 +479,14 @@ async fn tokens_are_cancelled_by_a_loss_and_not_by_an_unlock() {
     assert!(!guard.is_valid());
 }
 
-/// One who comes back while a renewal is under way is looked after once, not once more each time.
+/// An owner that enters again during a renewal is renewed once, and not once more each time.
 #[tokio::test(start_paused = true)]
 async fn entering_again_during_a_renewal_does_not_double_it() {
     let cluster = Cluster::new(3);
     let masters = connect_leasing(&cluster, LEASE).await;
     let me = Owner::new();
     let lock = masters.red_lock("a").owner(&me);
-    // Not renewed for its own sake, so each inner guard is the only one that wants it.
+    // The outer guard needs no renewal, so only the inner guard needs it.
     let outer = lock.clone().lease(LEASE).lock().await.expect("free");
     let mut inner = lock.lock().await.expect("entered");
     for master in cluster.iter() {
@@ -528,7 +528,7 @@ async fn one_spoilt_hold_ends_no_other_in_its_batch() {
     let valid: Vec<_> = guards.iter().map(MultiLockGuard::is_valid).collect();
     assert!(!valid[7], "two masters of three cannot renew it");
     assert_eq!(valid.iter().filter(|valid| **valid).count(), 99);
-    // Who is alone is asked for alone, so the others travel together again.
+    // The spoilt hold is asked for alone, so the others travel together again.
     let before = cluster.master(0).executed()["extend"];
     sleep(LEASE).await;
     let renewals = cluster.master(0).executed()["extend"] - before;
@@ -558,7 +558,7 @@ async fn the_watchdog_survives_the_shortest_lease() {
     assert!(next.is_valid());
 }
 
-/// Whoever cancels the token that he was given ends his own work.
+/// A task that cancels its own token ends its own work alone.
 #[tokio::test(start_paused = true)]
 async fn a_cancellation_token_that_is_cancelled_tells_nobody_else() {
     let cluster = Cluster::new(3);

@@ -1,5 +1,5 @@
-//! Masters that are used on another runtime than the one in which they were connected, on none, or after
-//! that one has ended: every call ends by its own deadline and says what is wrong.
+//! Masters that are used on another runtime than the one in which they were connected, on none, or after that runtime
+//! has ended. Every call ends by its own deadline, and its error names the cause.
 
 use std::sync::mpsc;
 use std::thread;
@@ -17,7 +17,7 @@ use tokio::runtime::{Builder, Runtime};
 const SOON: Duration = Duration::from_secs(60);
 /// A node deadline that is missed on purpose, and not on a machine with other work.
 const HASTY: Duration = Duration::from_millis(500);
-/// One that nobody waits for here.
+/// A node deadline that nobody waits for here.
 const PATIENT: Duration = Duration::from_secs(5);
 
 fn runtime() -> Runtime {
@@ -48,14 +48,14 @@ async fn patient(cluster: &Cluster) -> Masters {
     cluster.connect(builder).await.expect("connects")
 }
 
-/// What comes of `work`, if that comes soon.
+/// Result of `work`, which has to come soon.
 fn soon<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (tell, told) = mpsc::channel();
     thread::spawn(move || tell.send(work()));
     told.recv_timeout(SOON).expect("an end")
 }
 
-/// What the votes say that were waited for.
+/// Checks the text of the votes that were waited for.
 #[track_caller]
 fn assert_all_say(votes: &Votes, words: &str) {
     let said: Vec<String> = votes.iter().map(|node| node.vote.to_string()).collect();
@@ -131,7 +131,7 @@ fn another_runtime_is_as_good_while_the_first_one_is_driven() {
             let other = masters.red_lock("held").wait(SOON);
             let (unlocked, waited) = tokio::join!(guard.unlock(), other.lock());
             unlocked.expect("held");
-            // Its late answers are heard on the first runtime, whatever becomes of this one.
+            // Its late answers arrive on the first runtime, also after this one has ended.
             cluster.master(2).freeze();
             let second = masters.red_lock("a").try_lock().await.expect("two are well");
             drop((waited.expect("free"), second));
@@ -210,7 +210,7 @@ fn outside_of_any_runtime_the_votes_say_so() {
         }
         drop(masters);
     });
-    // What was left is released as soon as somebody drives the runtime.
+    // The remaining locks are released as soon as somebody drives the runtime.
     let released = async {
         while !cluster.iter().all(|master| master.locks().is_empty()) {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -220,7 +220,7 @@ fn outside_of_any_runtime_the_votes_say_so() {
     in_time.expect("it is released");
 }
 
-/// Whatever is dropped outside of a runtime, or after it, drops without a panic.
+/// Everything drops without a panic outside of a runtime, or after it.
 #[test]
 fn drops_outside_of_a_runtime_after_having_waited() {
     for leak in [false, true] {

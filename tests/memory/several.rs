@@ -110,9 +110,9 @@ async fn nothing_is_held_while_one_is_waited_for() {
         sleep(ms(2)).await;
         seen += held(&clusters[0]) + held(&clusters[1]);
     }
-    // It asks every five seconds, and gives back at once what it gets.
+    // The set asks every five seconds, and gives its grants back at once.
     assert!(seen <= 40, "{seen}");
-    // Those who want the others alone have them meanwhile.
+    // Clients that want the other locks alone get them meanwhile.
     let begun = Instant::now();
     for _ in 0..10 {
         drop(there[0].red_lock("a").lock().await.expect("in the end"));

@@ -28,7 +28,7 @@ struct Seen {
     closed: bool,
 }
 
-/// What a field was recorded as: numbers have to be numbers.
+/// Recorded value of a field: numbers have to be numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Value {
     Number(u64),
@@ -62,10 +62,10 @@ struct Watcher {
 }
 
 impl Watcher {
-    /// Sees what this thread does.
+    /// Watches this thread.
     fn install() -> (Self, DefaultGuard) {
-        // While there is just one subscriber, what another thread meets first is switched off for all by the want of one
-        // there.
+        // With a single subscriber, a span that a thread without one meets first would be switched off for all
+        // threads.
         static OTHER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::new()));
         LazyLock::force(&OTHER);
         let watcher = Self::default();
@@ -85,7 +85,7 @@ impl Watcher {
         all
     }
 
-    /// All of this name, those that are over first.
+    /// All spans of this name, the closed ones first.
     fn named(&self, name: &str) -> Vec<Seen> {
         let mut all = self.all();
         all.retain(|seen| seen.name == name);

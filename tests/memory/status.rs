@@ -1,4 +1,4 @@
-//! `Masters::status()` and `watch_status()`: what a client knows of its masters without asking them.
+//! `Masters::status()` and `watch_status()`: a client's knowledge of its masters, without a question to them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ fn connection(status: &Status, node: usize) -> &NodeConnection {
     status.nodes[node].connection.as_ref().expect("connected")
 }
 
-/// Waits until the status is so, as who watches it does.
+/// Waits for such a status, like a task that watches it.
 async fn until(watched: &mut watch::Receiver<Status>, within: Duration, is_so: impl FnMut(&Status) -> bool) {
     let told = timeout(within, watched.wait_for(is_so)).await;
     told.expect("told in time").expect("still told");
@@ -116,7 +116,8 @@ async fn a_master_that_is_killed_is_told_with_the_reason_and_again_when_it_is_ba
     let quarantine = connection(&masters.status(), 1).quarantine;
     assert!((ms(25_000)..ms(32_000)).contains(&quarantine), "{quarantine:?}");
     assert_eq!(masters.status().voting(), 2);
-    // Three cannot spare one that has forgotten, where a majority is needed; all of three can.
+    // A majority of three cannot spare the memory of one, so its vote does not count. If all three must grant, the
+    // others remember.
     assert!(masters.status().is_ready(Policy::MultiLock));
     until(&mut watched, ms(40_000), |status| status.voting() == 3).await;
     let over = begun.elapsed();

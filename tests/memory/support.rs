@@ -1,4 +1,4 @@
-//! What the suites on masters in memory say over and over.
+//! Helpers for the suites on masters in memory.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -94,7 +94,7 @@ pub(crate) fn jain(shares: &[usize]) -> f64 {
 pub(crate) struct Apart(Runtime);
 
 impl Apart {
-    /// One that has done `work`, and everything that followed within a moment.
+    /// A process that has done `work`, and everything that followed within a moment.
     pub(crate) fn after<W>(cluster: &Cluster, work: impl FnOnce(Masters) -> W + Send + 'static) -> Self
     where
         W: Future<Output = ()>,
@@ -116,7 +116,7 @@ impl Apart {
         Self(doing.join().expect("no panic"))
     }
 
-    /// One that has begun so many waits.
+    /// A process that has begun this number of waits.
     pub(crate) fn waiting(cluster: &Cluster, name: &'static str, tasks: usize) -> Self {
         Self::after(cluster, move |masters| async move {
             for _ in 0..tasks {
@@ -139,7 +139,7 @@ pub(crate) async fn get_ahead() {
     tokio::time::sleep(Duration::from_secs(600)).await;
 }
 
-/// Takes what is free, and gives it back.
+/// Takes a free lock, and gives it back.
 pub(crate) async fn pair(lock: &MultiLock) {
     let guard = lock.lock().await.expect("free");
     assert_eq!(guard.unlock().await, Ok(Unlocked::Released));

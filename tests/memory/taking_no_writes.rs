@@ -1,4 +1,4 @@
-//! A master that lets clients in, and refuses whatever would write.
+//! A master that lets clients in, and refuses every write.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use crate::support::ms;
 
 const READONLY: &str = "READONLY You can't write against a read only replica.";
 
-/// Counts releases. From the thousandth on each takes a millisecond, so that time goes on whatever is sent.
+/// Counts releases. From the thousandth on, each takes a millisecond, so that time goes on during any number of them.
 #[derive(Debug, Default)]
 struct Releases(AtomicUsize);
 

@@ -1,4 +1,5 @@
-//! What a wait says whose time is over: who holds, or why nobody can tell, also behind tasks of its own process.
+//! Errors of waits that ran out of time. They name the holder, or the reason why it is unknown, also behind tasks of
+//! their own process.
 
 use std::time::Duration;
 
@@ -58,7 +59,7 @@ async fn a_holder_of_its_own_process_is_named() {
     };
     assert_eq!(votes, guard.votes(), "those of its grant");
     assert!(votes.granted() >= 2, "{votes}");
-    // Whatever becomes of the masters: the names are held.
+    // The names are held, also while all masters are down.
     cluster.iter().for_each(Master::crash);
     assert_held(&refusal(&lock, ms(1000)).await, "web-1", ms(20_000)..ms(25_000));
 }
@@ -81,7 +82,8 @@ async fn a_hold_that_passes_on_is_held_by_this_process() {
     drop(second);
 }
 
-/// A task that has left a moment ago and one that is about to have the lock are this process, and no outage.
+/// A task that left a moment ago counts as this process, and so does a task that is about to have the lock. Neither
+/// is an outage.
 #[tokio::test(start_paused = true)]
 async fn between_two_holds_of_this_process_it_is_no_outage() {
     let cluster = Cluster::new(3);
@@ -131,7 +133,7 @@ async fn behind_a_waiter_of_its_process_the_last_refusal_of_that_one_is_told() {
     drop(held);
 }
 
-/// One that has asked nobody yet, where nobody of its process is ahead, knows what is known of the masters.
+/// A waiter that has asked no master yet, with no task of its process ahead, knows the known state of the masters.
 #[tokio::test(start_paused = true)]
 async fn before_any_round_has_ended_masters_are_told_as_they_are() {
     let cluster = Cluster::new(3);
@@ -165,7 +167,7 @@ async fn readers_and_sets_are_told_as_well() {
         "web-1",
         ms(20_000)..ms(31_000),
     );
-    // Behind one that reads and was refused.
+    // Behind a reader that was refused.
     let front = tokio::spawn({
         let reading = reading.clone();
         async move { reading.lock().await }
@@ -180,7 +182,7 @@ async fn readers_and_sets_are_told_as_well() {
     drop(writing);
 }
 
-/// What has no lock to tell of has its class from the lock that was refused.
+/// The error of a body that did not run has the class of the lock that was refused.
 #[tokio::test(start_paused = true)]
 async fn what_runs_a_body_tells_of_the_lock_that_it_did_not_get() {
     let cluster = Cluster::new(3);

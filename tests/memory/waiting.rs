@@ -1,4 +1,4 @@
-//! Waiting: who waits sleeps until something happens, and leaves nothing behind.
+//! Waiting: a waiter sleeps until something happens, and leaves nothing behind.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

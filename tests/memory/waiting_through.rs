@@ -1,4 +1,4 @@
-//! Whatever happens to the masters while somebody waits: who waits gets in, later at worst, and nothing is left.
+//! Events at the masters during a wait: the waiter gets the lock, later at worst, and nothing is left.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{connect, ms, queues, slow_down};
 
-/// A waiter that nobody calls asks by itself after so long.
+/// Time after which a waiter that nobody calls asks by itself.
 const BEAT: Duration = Duration::from_secs(5);
-/// For so long a place in a queue lasts, and its keys.
+/// Time for which a place in a queue lasts, and its keys.
 const TICKET: Duration = Duration::from_secs(15);
-/// With what clocks may drift meanwhile.
+/// Longest lease, with the possible drift of clocks meanwhile.
 const LONGEST_LEASE: Duration = Duration::from_millis(30_300);
-/// Rounds, and the time that a connection takes to be made anew.
+/// Rounds, and the time that a new connection takes.
 const SOME: Duration = Duration::from_secs(2);
 
 /// One holds while two processes wait; then `happens` to every master, and to every one again after half a second
@@ -120,7 +120,7 @@ async fn a_disk_that_is_full() {
     takes_at_most(BEAT + SOME, full, |master| master.answer_with(None)).await;
 }
 
-/// As for a user who may not listen, and on servers that cannot tell.
+/// As for a user without permission to subscribe, and on servers that cannot send messages.
 #[tokio::test(start_paused = true)]
 async fn calls_that_are_never_heard() {
     takes_at_most(2 * BEAT + SOME, |master| master.lose_notices(true), nothing).await;
@@ -172,7 +172,7 @@ fn dead(number: usize) -> String {
     format!("00000000-0000-8000-8000-{number:012}:1:1000")
 }
 
-/// So many waiters have died that one script does not drop them all: nobody passes those behind them.
+/// More waiters have died than one script drops: no client overtakes the waiters behind them.
 #[tokio::test(start_paused = true)]
 async fn very_many_that_have_died() {
     let cluster = Cluster::new(1);
@@ -216,7 +216,7 @@ async fn a_short_lease_before_one_that_has_died() {
     sleep(ms(10)).await;
     for master in cluster.iter() {
         let beat = (1_u64 << 50).to_string();
-        // Behind the one that is called, and ahead of the last.
+        // Behind the waiter that is called, and ahead of the last.
         let ticket = master.command(&["ZRANGE", "multilock_queue:{a}", "0", "0", "WITHSCORES"]);
         let ticket = &ticket.expect("one")[1];
         for (key, score) in [

@@ -1,4 +1,4 @@
-//! Watching who leads.
+//! Watching the leader of a name.
 
 use std::future::pending;
 use std::time::Duration;

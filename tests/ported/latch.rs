@@ -62,7 +62,7 @@ impl Latch {
         come.expect("a term in time").expect("it stands")[number - 1].clone()
     }
 
-    /// Ends the term, and stands again behind the others (`LeaderLatch.reset` of a leader).
+    /// Ends the term, and campaigns again behind the others (`LeaderLatch.reset` of a leader).
     pub(crate) fn step_down(&self) {
         let term = self.terms.borrow().last().cloned();
         term.expect("it has led").step_down();

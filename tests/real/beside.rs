@@ -1,8 +1,8 @@
-//! Beside the lock libraries of others, on the same names: never two inside, both sides get in, and who
-//! sleeps there is woken by our releases.
+//! Beside the lock libraries of others, on the same names: never two inside, both sides get in, and their sleepers
+//! are woken by our releases.
 //!
-//! The others are stand-ins, so each is looked at alone first: whether it does what its original does, and
-//! about as often.
+//! The others are stand-ins, so each is looked at alone first: whether it behaves like its original, and about as
+//! often.
 
 mod alone;
 mod read_write;
@@ -21,17 +21,17 @@ use futures::StreamExt;
 use futures::future::join_all;
 use multilock::{Masters, MultiLock};
 
-/// For what is seen in numbers.
+/// Duration of a run that is judged by numbers.
 const ALONE_FOR: Duration = Duration::from_secs(3);
 /// As long as this at least, and until both sides have been in.
 const SHORT: Duration = Duration::from_secs(2);
 /// Neither side keeps the other out: so often each is in beside Redisson's locks.
 const OFTEN: usize = 20;
 const LONG: Duration = Duration::from_secs(30);
-/// When a sleeper is inside after a release. One that is not woken sleeps until a lease of 30 s has ended.
+/// Bound for a sleeper to get in after a release. A sleeper that is not woken sleeps until a lease of 30 s has ended.
 const WOKEN_BEFORE: Duration = Duration::from_secs(10);
 
-/// Masters that write nothing to their disks: waiting for those would be most of what is counted.
+/// Masters that write nothing to their disks: waiting for the disks would be most of the count.
 async fn quick_masters(n: usize) -> Vec<Server> {
     join_all((0..n).map(|_| Server::start_with(&["--appendonly", "no"]))).await
 }
@@ -40,7 +40,8 @@ fn urls(servers: &[Server]) -> impl Iterator<Item = String> {
     servers.iter().map(Server::url)
 }
 
-/// As if nobody of ours were there, until they had as much in a second as the original at least; what they had of it.
+/// Runs as if nobody of ours were there, until they had at least as much in a second as the original. Returns their
+/// tally.
 async fn run_alone(contest: Contest, a_second: usize) -> Tally {
     let least = a_second * usize::try_from(ALONE_FOR.as_secs()).expect("a few");
     let [_, theirs] = contest.run(ALONE_FOR, &[Side::Theirs], least).await;
@@ -68,7 +69,7 @@ async fn take<'a>(servers: impl IntoIterator<Item = &'a Server>) -> Vec<rlock::R
     locks
 }
 
-/// Who asks with no pause at all may keep the others out on one master: that is seen in the figures.
+/// A client that asks without any pause may keep the others out on one master: the figures show that.
 fn often(pace: Pace) -> usize {
     match pace {
         Pace::Java => OFTEN,
@@ -150,7 +151,7 @@ async fn four_multi_locks_of_each() {
     panic!("ours had less than half of an equal share: {grants:?}");
 }
 
-/// Both sides get in beside `RFairLock`, whose waiters listen to channels of their own.
+/// Both sides get in beside `RFairLock`. Its waiters listen to channels of their own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn four_of_ours_and_four_fair_locks() {
     beside_fair_lock(SHORT).await;
@@ -218,7 +219,7 @@ async fn without_the_option_no_release_is_announced() {
     lock.lock().await.expect("free").unlock().await.expect("held");
     let written = masters.red_lock("a").write().lock().await.expect("free");
     written.downgrade().await.unlock().await.expect("held");
-    // One that is forced, one that is rolled back, and one of many that are dropped.
+    // A hold of two names that is forced and dropped, and an attempt that is rolled back.
     let held = lock.lock().await.expect("free");
     lock.force_release().await.expect("forced");
     drop(held);

@@ -1,5 +1,5 @@
-//! Servers as they are met in the field: a stand-in answers as each does, in front of a real server that does the work.
-//! What can be used is used, and what breaks a promise is refused by its true name.
+//! Servers as they are met in the field: a stand-in answers as each does, in front of a real server that does the
+//! work. Every usable server is used, and a server that breaks a promise is refused with the true reason.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ impl Met {
         }
     }
 
-    /// Locks, waits, and locks on connections that were made anew.
+    /// Locks, waits, and locks on new connections.
     async fn works(&self, builder: MastersBuilder) {
         let (masters, other) = (
             builder.clone().connect().await.expect("it will do"),
@@ -64,7 +64,7 @@ impl Met {
     }
 }
 
-/// Valkey from 9.1 on, whose HELLO was renamed away: before AUTH it does not say that it knows none.
+/// Valkey from 9.1 on, with HELLO renamed away: before AUTH it does not say that it knows no HELLO.
 #[tokio::test]
 async fn a_server_without_resp3_that_says_so_after_auth_alone() {
     let servers = three(&["--requirepass", "topsecret"]).await;
@@ -118,7 +118,7 @@ async fn a_connection_that_could_not_subscribe_is_made_again() {
     met.works(met.builder()).await;
 }
 
-/// The same on a real server, whose ACL denies them.
+/// The same on a real server with an ACL that denies them.
 #[tokio::test]
 async fn a_user_who_may_end_no_connection() {
     let servers = three(&[]).await;
@@ -145,7 +145,7 @@ async fn a_server_that_does_not_say_whether_it_evicts() {
     assert!(text.contains("MastersBuilder::allow_unknown_eviction"), "{text}");
     met.works(met.builder().allow_unknown_eviction(true)).await;
     met.works(met.builder().allow_eviction(true)).await;
-    // One that does say so is refused all the same.
+    // A server that does evict is refused all the same.
     let evicting = Script::new()
         .fact("maxmemory", "1")
         .fact("maxmemory_policy", "allkeys-lru");
@@ -154,7 +154,7 @@ async fn a_server_that_does_not_say_whether_it_evicts() {
     assert!(matches!(reason, Unfit::Evicts { .. }), "{reason}");
 }
 
-/// Upstash. Where INFO says nothing, ROLE may.
+/// Upstash. If INFO says nothing, ROLE may.
 #[tokio::test]
 async fn a_server_that_does_not_say_whether_it_is_a_master() {
     let silent = Script::new().without(&["role"]);
@@ -231,8 +231,8 @@ async fn vote_of_all(masters: &Masters) -> bool {
     }
 }
 
-/// A server that tells which run of its process it is votes at once where another client has met it before, and on a
-/// connection that is made anew; one that hides that is in quarantine each time.
+/// A server that tells the run of its process votes at once if another client has met it before, also on a new
+/// connection. A server that hides its run is in quarantine each time.
 #[tokio::test]
 async fn a_record_counts_where_the_run_is_that_of_the_process() {
     let met = Met::all(Script::new()).await;

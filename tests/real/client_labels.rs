@@ -1,4 +1,4 @@
-//! What clients call themselves, for people who look: by their label who holds, and in `CLIENT LIST` whose connection it is.
+//! Names of clients, for operators: the label of a holder, and the client of a connection in `CLIENT LIST`.
 
 use std::collections::BTreeSet;
 
@@ -70,7 +70,8 @@ async fn who_holds_is_told() {
     }
 }
 
-/// Whose ACL lacks the keys of labels has none, and locks as ever; so do others beside it.
+/// A client without ACL permission for the keys of labels has no label, and locks as ever. So do other clients beside
+/// it.
 #[tokio::test]
 async fn a_client_that_may_not_tell_its_label_locks_without() {
     let rules = [

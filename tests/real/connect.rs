@@ -257,7 +257,7 @@ async fn users() {
     assert!(!format!("{error:?} {text}").contains("secret"), "{text}");
 }
 
-/// A server that knows neither HELLO nor AUTH, and says so as Redis does: with what it was sent.
+/// A server that knows neither HELLO nor AUTH, and says so as Redis does: it repeats the words that it received.
 #[tokio::test]
 async fn a_server_that_repeats_what_it_is_sent() {
     let cluster = Cluster::start(2).await;
@@ -395,7 +395,7 @@ async fn a_user_who_may_not_run_scripts() {
     }
 }
 
-/// What a script runs is probed for: a master that denies one of its commands is refused by its name, and
+/// Commands inside scripts are probed. A master that denies one of them is refused with the command's name, and
 /// nothing is left of the probe.
 #[tokio::test]
 async fn a_user_who_may_not_run_one_command_inside_a_script() {
@@ -676,7 +676,7 @@ async fn the_database_of_the_url_is_used() {
     let other = elsewhere.multi_lock("a").try_lock().await.expect("free there");
     assert_eq!(other.unlock().await, Ok(Unlocked::Released));
     assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
-    // And a connection that was made anew is in the same one.
+    // A new connection is in the same database.
     for server in cluster.servers() {
         server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
     }
@@ -864,7 +864,7 @@ async fn from_the_environment() {
         let variables = [usual[0], (variable, value), ("MULTILOCK_TEST_EXPECTED", expected)];
         in_a_child(test, &variables).await;
     }
-    // What the child did was done on these masters.
+    // The child worked on these masters.
     for server in cluster.servers() {
         until_free([server], "works").await;
         let stats = server.commandstats().await;

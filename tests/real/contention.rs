@@ -1,5 +1,5 @@
-//! Many who want the same: never two inside, everyone gets a turn, and who waits only for so long is
-//! told in time why it was in vain.
+//! Many clients that want the same lock. Two are never inside, everyone gets a turn, and a bounded wait in vain ends
+//! in time with its reason.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use tokio::time::sleep;
 /// As long as this at least, and until everyone has had a turn.
 const FOR: Duration = Duration::from_secs(2);
 
-/// Who is inside, seen by the contenders and not by the masters.
+/// Clients inside, seen by the contenders and not by the masters.
 #[derive(Debug, Default)]
 struct Witness {
     inside: AtomicBool,
@@ -92,7 +92,7 @@ async fn four_clients_of_two_tasks() {
     all_contend(&cluster, &clients, 8, &[Policy::RedLock]).await;
 }
 
-/// Any two quorums meet, whatever the policies.
+/// Any two quorums meet, under all policies.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn four_clients_of_different_policies() {
     let cluster = Cluster::start(5).await;
@@ -109,8 +109,8 @@ async fn four_clients_of_different_policies() {
     all_contend(&cluster, &clients, 4, &policies).await;
 }
 
-/// One who drops its guard and takes the next at once sends both over the same connections: a release
-/// with an acquire right behind it. The others must not have to be lucky to get in between.
+/// A client that drops its guard and takes the next at once sends both over the same connections. The release has an
+/// acquire right behind it. The others must not need luck to get in between.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_greedy_leave_the_others_a_turn() {
     let cluster = Cluster::start(5).await;
@@ -188,7 +188,7 @@ async fn a_short_wait_ends_in_time_and_says_why() {
     }
     assert!(guard.is_valid());
     guard.unlock().await.expect("held");
-    // No wait at all is one that has passed already, and still an answer.
+    // A wait of zero has passed already, and still gets an answer.
     let nobody = masters.red_lock("a").wait(Duration::ZERO).lock().await;
     assert!(
         matches!(nobody, Ok(_) | Err(LockError::TimedOut { .. })),

@@ -28,7 +28,7 @@ async fn set_user(servers: &[Server], user: &str, rules: &[&str]) {
     join_all(servers.iter().map(|server| server.command(&command))).await;
 }
 
-/// Who may log in, as an application would have it from its vault.
+/// Valid credentials, as an application would have them from its vault.
 #[derive(Clone)]
 struct Vault {
     credentials: Arc<Mutex<Credentials>>,
@@ -254,7 +254,7 @@ async fn a_provider_that_fails_is_told_and_asked_again() {
     );
     let said = "no credentials: the vault is sealed";
     assert_eq!(error.to_string().matches(said).count(), 3, "{error}");
-    // One that never answers.
+    // A provider that never answers.
     let hanging = servers.iter().map(|server| {
         Node::url(server.url()).credentials(std::future::pending::<Result<Credentials, BoxError>>)
     });
@@ -273,7 +273,7 @@ async fn a_provider_that_fails_is_told_and_asked_again() {
     still_held(guard).await;
 }
 
-/// What a master says of a password that is wrong is told; the password never is.
+/// The error shows the master's answer to a wrong password, and never the password.
 #[tokio::test]
 async fn credentials_that_are_refused_are_not_shown() {
     let servers = servers(3).await;
@@ -307,7 +307,7 @@ async fn labels_are_shown_in_place_of_addresses() {
     assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
 }
 
-/// The files that a process is given, of which one changes.
+/// The files that a process is given. One of them changes.
 #[tokio::test]
 async fn from_files_that_the_environment_names() {
     if is_child() {

@@ -1,4 +1,4 @@
-//! What servers tell when they are examined, whether they will do as masters or not.
+//! Answers of servers that are examined, whether they are fit as masters or not.
 
 use std::time::Duration;
 
@@ -103,7 +103,7 @@ async fn a_server_that_is_refused_tells_all_the_same() {
     assert_eq!(refusal(4), Some(NodeError::Unfit(Unfit::SameServer { other })));
 }
 
-/// By what is recorded, and nothing is by who only looks.
+/// The quarantine follows from the record. An examination records nothing.
 #[tokio::test]
 async fn how_long_a_master_would_have_no_vote() {
     let servers = three(&[]).await;
@@ -209,7 +209,7 @@ async fn a_list_that_cannot_be_used() {
     }
 }
 
-/// Where a connection just fits into its timeout, more questions than one do.
+/// If a connection just fits into its timeout, several questions do, too.
 #[tokio::test]
 async fn a_master_that_is_far_away() {
     let server = Server::start_with(&[]).await;

@@ -1,4 +1,4 @@
-//! What fencing tokens leave on servers.
+//! Remains of fencing tokens on servers.
 
 use futures::stream::{self, StreamExt};
 use redis::Value;

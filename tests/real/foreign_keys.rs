@@ -1,6 +1,5 @@
-//! Others on the same masters: Redisson, whose layout is used to the letter, libraries that lock by
-//! `SET NX PX`, and keys that are no locks at all. Nobody gets in while another is, and nobody's key is
-//! touched.
+//! Others on the same masters: Redisson in exactly its layout, libraries that lock by `SET NX PX`, and keys that are
+//! no locks at all. No client gets in while another is in, and no foreign key is touched.
 
 use std::time::Duration;
 
@@ -257,7 +256,7 @@ async fn redisson_excludes_us_and_we_exclude_it() {
     }
 }
 
-/// A waiter that met a rolled-back attempt on so many masters that it took it for a holder is told.
+/// A waiter may have met a rolled-back attempt on enough masters to take it for a holder. It gets a message.
 #[tokio::test]
 async fn a_rollback_tells_the_waiters_whom_it_kept_out() {
     let cluster = Cluster::start(3).await;
@@ -294,7 +293,7 @@ async fn the_scripts_by_hand() {
         "neither creates anything"
     );
 
-    // The reply may be lost: whoever asks again is granted again, and once.
+    // The reply may be lost: a client that asks again is granted again, and once.
     for _ in 0..2 {
         assert_eq!(acquire(me, "60000").await, granted);
         assert_eq!(

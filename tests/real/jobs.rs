@@ -6,7 +6,7 @@ use crate::support::{Cluster, connect, until_free};
 use multilock::{LockError, Unlocked};
 use tokio::time::Instant;
 
-/// Long beside what a loaded machine takes for a handful of questions.
+/// Long beside the time that a loaded machine needs for a handful of questions.
 const KEPT: Duration = Duration::from_secs(10);
 
 #[tokio::test]
@@ -28,7 +28,7 @@ async fn names_are_kept_as_long_as_was_asked_for() {
     assert!(rest <= KEPT, "{rest:?}");
     let mut kept = 0;
     for server in cluster.servers() {
-        // The rest with the drift, no longer what is left of the lease. A master that answered late has given back.
+        // The rest with the drift, no longer the rest of the lease. A master that answered late has given back.
         let left = server.pttl("a").await;
         assert!(left <= 10_110, "{left}");
         kept += usize::from(left > 0);

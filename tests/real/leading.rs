@@ -1,4 +1,4 @@
-//! Leaders, those that watch them, and what holders say about their holds.
+//! Leaders, the clients that watch them, and the captions of holders.
 
 use std::future::pending;
 use std::time::Duration;
@@ -120,7 +120,7 @@ async fn whoever_watches_is_shown_each_leader() {
     turns_are_seen(three(&[]).await).await;
 }
 
-/// What is published comes over the second connection there.
+/// Published messages come over the second connection there.
 #[tokio::test]
 async fn the_same_over_resp2() {
     let mut servers = Vec::new();
@@ -130,7 +130,7 @@ async fn the_same_over_resp2() {
     turns_are_seen(servers).await;
 }
 
-/// Whose ACL lacks the keys of captions, or the channels, locks and leads as ever.
+/// A client without ACL permission for the keys of captions, or for the channels, locks and leads as ever.
 #[tokio::test]
 async fn an_acl_may_deny_captions_and_channels() {
     let servers = three(&[]).await;

@@ -20,7 +20,7 @@ async fn connected(servers: &[Server]) -> Masters {
     connect(servers.iter().map(Server::url)).await
 }
 
-/// Connections of anybody but the one who asks.
+/// Number of connections, without the connection of this question.
 async fn connections(server: &Server) -> usize {
     let Value::BulkString(list) = server.command(&["CLIENT", "LIST"]).await else {
         panic!("CLIENT LIST answers text")
@@ -33,7 +33,7 @@ async fn connections(server: &Server) -> usize {
 
 async fn until_connections(servers: &[Server], expected: usize) {
     for server in servers {
-        // What the test itself has asked before may need a moment to be gone, too.
+        // Earlier connections of the test itself may need a moment to be gone, too.
         until("so many connections", async || {
             connections(server).await == expected
         })
@@ -85,7 +85,7 @@ async fn nothing_is_left_of_masters_that_are_out_of_reach() {
     drop(guard);
     drop(masters.red_lock("b").try_lock().await.expect("two are well"));
     drop(masters);
-    // What is under way has its deadline, and then it is over.
+    // Work under way has its deadline, and then it is over.
     until_tasks(before).await;
     servers[0].thaw().await;
     until_connections(&servers, 0).await;

@@ -1,6 +1,6 @@
 //! Locks on real servers, which the tests start themselves or find in `docker-compose.yml`.
 //!
-//! What concerns a whole process, such as its environment or its memory, is tested in a child process.
+//! Tests of a whole process, such as of its environment or its memory, run in a child process.
 
 mod beside;
 mod capabilities;

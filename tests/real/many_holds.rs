@@ -14,7 +14,7 @@ const HOLDS: usize = 20_000;
 const ARGS: &[&str] = &["--appendonly", "no"];
 /// Longer than the tests take.
 const LEASE: Duration = Duration::from_secs(600);
-/// Long beside what giving up takes on a machine with other work, and short beside the lease.
+/// Long beside the time that giving up takes on a machine with other work, and short beside the lease.
 const GIVEN_UP_WITHIN: Duration = Duration::from_secs(180);
 
 async fn connect_leasing(servers: &[Server], lease: Duration) -> Masters {
@@ -27,7 +27,7 @@ async fn connect_leasing(servers: &[Server], lease: Duration) -> Masters {
         .expect("masters that can be used")
 }
 
-/// So many holds that are not fenced, so that every key is a lock.
+/// Takes this number of holds, not fenced, so that every key is a lock.
 async fn hold(masters: &Masters, holds: usize) -> Vec<MultiLockGuard> {
     let mut guards = Vec::with_capacity(holds);
     let mut under_way = FuturesUnordered::new();
@@ -69,7 +69,7 @@ async fn until_nothing_is_left(servers: &[Server]) {
     println!("nothing is left after {:?}", begun.elapsed());
 }
 
-/// The longest script of a server in µs, of those that took a millisecond or more.
+/// The longest script of a server in µs, among the scripts of a millisecond or more.
 async fn longest_script(server: &Server) -> i64 {
     let Value::Array(entries) = server.command(&["SLOWLOG", "GET", "1000"]).await else {
         panic!("a list");

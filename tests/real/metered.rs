@@ -1,5 +1,5 @@
-//! What keeping figures costs: pairs by a client whose figures are kept beside one whose are not, on the same servers and in
-//! turn. By hand, on a release build, as `docs/operations.md` tells.
+//! Cost of keeping figures: pairs by a client with figures beside pairs by a client without, on the same servers and
+//! in turn. By hand, on a release build, as `docs/operations.md` tells.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,8 +46,8 @@ impl Recorder for Kept {
     }
 }
 
-/// What a pair takes where so many tasks have a name each: by the wall's clock, and of this process's processor time, which
-/// depends less on what else the machine does. In nanoseconds.
+/// Time of a pair while this number of tasks have a name each, in nanoseconds: by the wall's clock, and by this
+/// process's processor time. The latter depends less on the other work of the machine.
 async fn pairs(masters: &Masters, tasks: u32) -> [f64; 2] {
     const SEGMENT: Duration = Duration::from_millis(250);
     let (begun, spent) = (Instant::now(), processor_time());

@@ -1,6 +1,6 @@
-//! Masters that are down, frozen, slow, restarted or cut off: a minority of them costs a red lock
-//! nothing, not even time; a multi lock says who is missing, no later than the node deadline; what
-//! comes back is used again without anybody asking for it.
+//! Masters that are down, frozen, slow, restarted or cut off. A minority of them costs a red lock nothing, not even
+//! time. A multi lock names the missing masters, no later than the node deadline. Masters that come back are used
+//! again without any action.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,10 +16,10 @@ use tokio::time::sleep;
 
 /// A node deadline that is often missed on purpose here, and never by a healthy master.
 const NODE_TIMEOUT: Duration = Duration::from_millis(1500);
-/// What the machine may add to a bound.
+/// Time that the machine may add to a bound.
 const SLACK: Duration = Duration::from_secs(20);
 
-/// Masters whose deadline is missed on purpose.
+/// Masters with a deadline that is missed on purpose.
 async fn hasty<S: Into<String>>(urls: impl IntoIterator<Item = S>) -> Masters {
     let builder = patient(urls).node_timeout(NODE_TIMEOUT);
     builder.connect().await.expect("masters that can be used")
@@ -173,7 +173,7 @@ async fn three_of_five_down_is_unreachable_and_never_contended() {
     cluster.server(0).kill().await;
     cluster.server(1).freeze().await;
     cluster.server(2).freeze().await;
-    // A free name, and one that is held on what is left: nobody can tell who holds it.
+    // A free name, and a name that is held on the remaining masters: nobody can tell its holder.
     for server in &cluster.servers()[3..] {
         server.command(&["SET", "theirs", "x", "PX", "600000"]).await;
     }
@@ -186,7 +186,7 @@ async fn three_of_five_down_is_unreachable_and_never_contended() {
                 .await
                 .expect_err("three are down");
             assert!(begun.elapsed() < NODE_TIMEOUT + SLACK, "{:?}", begun.elapsed());
-            // A multi lock needs all five, so whoever holds one of them stands in its way for certain.
+            // A multi lock needs all five, so a holder of one of them is in its way for certain.
             let held = name == "theirs" && policy == Policy::MultiLock;
             match &error {
                 LockError::Unreachable { votes } if !held => assert_eq!(votes.iter().count(), 5),
@@ -195,7 +195,7 @@ async fn three_of_five_down_is_unreachable_and_never_contended() {
             }
         }
     }
-    // Waiting does not change what it is.
+    // Waiting does not change the kind of the error.
     let error = masters
         .red_lock("a")
         .wait(NODE_TIMEOUT * 3)

@@ -75,7 +75,7 @@ async fn seats_of_a_process_that_is_gone_are_free_after_the_lease() {
     let builder = patient(cluster.urls()).node_timeout(ms(900)).lease(ms(2000));
     let gone = builder.connect().await.expect("connects");
     let one = connect(cluster.urls()).await;
-    // Whoever waits asks again by itself after five seconds.
+    // A waiter asks again by itself after five seconds.
     called_before(ms(5000), async || {
         let begun = Instant::now();
         for _ in 0..2 {

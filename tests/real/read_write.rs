@@ -1,4 +1,4 @@
-//! Read/write locks on real servers: their layout to the byte, what is left of them, and who is inside.
+//! Read/write locks on real servers: their layout to the byte, their remains, and the holders inside.
 
 mod many;
 mod trouble;
@@ -48,7 +48,7 @@ fn sorted<const N: usize>(mut keys: [String; N]) -> Vec<String> {
     keys.into()
 }
 
-/// What a name has under it: its mode, and what stands beside that.
+/// Mode of a name, which is `write`, and the one field beside it.
 async fn under(server: &Server, name: &str) -> (String, String) {
     let mut fields: BTreeMap<String, String> = server.hgetall(name).await;
     assert_eq!(fields.remove("mode").as_deref(), Some("write"), "{fields:?}");
@@ -63,7 +63,7 @@ fn assert_is_ours(owner: &str) {
     assert!(number.parse::<u64>().is_ok(), "{owner}");
 }
 
-/// Who reads a name, by when the lease of each ends; the name tells the last, and both keys end with it.
+/// Readers of a name, each with the end of its lease. The name holds the last end, and both keys end with it.
 async fn readers(server: &Server, name: &str, readers: &str) -> BTreeMap<String, i64> {
     let listed = server
         .command(&["ZRANGE", readers, "0", "-1", "WITHSCORES"])
@@ -85,7 +85,7 @@ async fn readers(server: &Server, name: &str, readers: &str) -> BTreeMap<String,
     all
 }
 
-/// What stands under a name and beside it, and what a waiter of Redisson's hears.
+/// Keys and fields of a name, and the messages that a waiter of Redisson's receives.
 #[tokio::test]
 async fn the_layout() {
     const LEASE: Duration = Duration::from_secs(21);
@@ -130,7 +130,7 @@ async fn the_layout() {
         let left = server.pttl(name).await;
         assert!((1..=21_000).contains(&left), "the one that is still in: {left}");
         assert_eq!(first.unlock().await, Ok(Unlocked::Released));
-        // The one that left another in has told nobody.
+        // The reader that left before the other one has published nothing.
         assert_eq!(next_message(&mut listener).await, "0");
         assert_eq!(server.keys().await, Vec::<String>::new());
 
@@ -145,12 +145,12 @@ async fn the_layout() {
     }
 }
 
-/// Who is inside, by itself and not by the masters: so many that read, or -1 for one that writes.
+/// Holders inside, counted by itself and not by the masters: the number of readers, or -1 for a writer.
 #[derive(Default)]
 struct Witness {
     inside: AtomicI64,
     overlaps: AtomicUsize,
-    /// What everybody counts in, by reading it, and writing it some time later.
+    /// Counter of all writers: each reads it, and writes it some time later.
     shared: AtomicI64,
 }
 

@@ -23,7 +23,7 @@ async fn stored(servers: &[Server], name: &str) -> (String, String) {
     entries.remove(0)
 }
 
-/// What the masters report through the crate: the count on each.
+/// Count on each master, as the crate reports it.
 async fn inspected(masters: &Masters, name: &str) -> Vec<u64> {
     let inspection = masters
         .multi_lock(name)
@@ -39,7 +39,7 @@ async fn inspected(masters: &Masters, name: &str) -> Vec<u64> {
     counts.collect()
 }
 
-/// Where no owner was named there is one all the same, to enter again with.
+/// A guard without a named owner has an owner all the same, for re-entry.
 #[tokio::test]
 async fn the_owner_that_nobody_named() {
     let cluster = Cluster::start(3).await;
@@ -74,10 +74,10 @@ async fn in_and_in_and_out_and_out() {
     let inner = lock.try_lock().await.expect("entered");
     assert_eq!((outer.hold_count(), inner.hold_count()), (2, 2));
     assert_eq!(inner.owner(), &me);
-    // The masters are told nothing, so they still show what they were told last.
+    // The masters get no message, so they still show the last one.
     assert_eq!(stored(cluster.servers(), "a").await, first);
 
-    // The next message carries the count for those who look.
+    // The next message carries the new count.
     outer.extend(LEASE).await.expect("all are well");
     heard_from_all(&outer).await;
     assert_eq!(inspected(&masters, "a").await, [2; 5]);

@@ -1,5 +1,5 @@
-//! Giving a lock up: what `unlock` says is what the masters did, what could not be delivered is
-//! delivered later, a drop is a release, and what an operator takes away stays away.
+//! Giving a lock up. `unlock` reports the result on the masters, and an undelivered release is delivered later. A
+//! drop is a release, and a hold that an operator takes away stays away.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const LONG: Duration = Duration::from_secs(3600);
 /// A node deadline that is missed on purpose here, and never by a healthy master.
 const NODE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Masters whose deadline is missed on purpose, with leases that outlast it.
+/// Masters with a deadline that is missed on purpose, and with leases that outlast it.
 async fn hasty(cluster: &Cluster) -> Masters {
     let builder = patient(cluster.urls()).node_timeout(NODE_TIMEOUT).for_tests(LONG);
     builder.connect().await.expect("masters that can be used")
@@ -241,11 +241,11 @@ async fn taken_away_by_force() {
         .expect("free");
     let new = common_field(cluster.servers(), "a").await;
 
-    // Whatever the former holder still has on its way comes too late, on every master.
+    // Requests of the former holder that are still on their way come too late, on every master.
     let keys = ["a", "multilock_revoked:{a}"];
     for server in cluster.servers() {
         assert_eq!(acquire(server, &["a"], &theirs, "30000").await, [Value::Int(-1)]);
-        // With the force: when, by whom, and why.
+        // With the force: its time, its operator and its reason.
         let Value::Array(parts) = extend(server, &keys, &theirs, "30000").await else {
             panic!("not revoked")
         };
@@ -335,7 +335,7 @@ async fn force_with_too_few_masters_says_so() {
     assert!(matches!(guard.unlock().await, Err(UnlockError::WasLost { .. })));
 }
 
-/// Other libraries' locks are taken from those who are seen to hold them; what is no lock is left alone.
+/// Other libraries' locks are taken from their visible holders. A key that is no lock is left alone.
 #[tokio::test]
 async fn force_on_keys_of_every_kind() {
     let cluster = Cluster::start(3).await;

@@ -17,9 +17,9 @@ use tokio::time::{sleep, timeout};
 const LEASE: Duration = Duration::from_secs(3);
 /// A third of the lease: a busy master answers within it.
 const NODE_TIMEOUT: Duration = Duration::from_secs(1);
-/// What the machine may add to a bound.
+/// Time that the machine may add to a bound.
 const SLACK: Duration = Duration::from_secs(20);
-/// Timers fire up to a millisecond late, so who waits for the end of a hold ends it a little early.
+/// Timers fire up to a millisecond late, so a task that waits for the end of a hold ends it a little early.
 const EARLY: Duration = Duration::from_millis(5);
 
 async fn masters_with<S: Into<String>>(urls: impl IntoIterator<Item = S>, lease: Duration) -> Masters {
@@ -63,7 +63,7 @@ async fn assert_valid_for(guard: &MultiLockGuard, time: Duration) {
     assert!(lost.is_err(), "{lost:?}");
 }
 
-/// Connections of anybody but the one who asks.
+/// Number of connections, without the connection of this question.
 async fn connections(server: &Server) -> usize {
     let list = server.command(&["CLIENT", "LIST"]).await;
     let list: String = redis::from_redis_value(list).expect("text");
@@ -117,7 +117,7 @@ async fn a_frozen_majority_ends_every_hold_at_the_end_of_its_validity() {
     }
     cluster.server(0).freeze().await;
     cluster.server(1).freeze().await;
-    // What had been answered is read by now; from here on no validity can grow.
+    // All answers have been read by now. From here on no validity can grow.
     sleep(Duration::from_millis(20)).await;
     let (frozen, left): (_, Vec<_>) = (
         Instant::now(),
@@ -222,13 +222,13 @@ async fn closing_releases_or_leaves() {
         until_no_connections(cluster.servers()).await;
         drop(guards);
         for number in 0..5 {
-            // What was left ends by itself.
+            // The remaining holds end by themselves.
             until_free(cluster.servers(), &format!("a{number}")).await;
         }
     }
 }
 
-/// What `Leave` leaves is there for its whole lease.
+/// A hold that `Leave` leaves is there for its whole lease.
 #[tokio::test]
 async fn a_hold_that_is_left_stays_on_the_masters() {
     let cluster = Cluster::start(3).await;

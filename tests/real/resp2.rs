@@ -1,4 +1,4 @@
-//! Masters that speak RESP2 alone, some of them or all: what calls a waiter comes over a connection of its own, and
+//! Masters that speak RESP2 alone, some of them or all. Calls of waiters come over a connection of their own, and
 //! nothing takes longer or is promised less.
 
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use futures::future::{Either, select};
 use multilock::{LossCause, Masters, MultiLockGuard, Unlocked};
 use tokio::task::JoinHandle;
 
-/// Three servers, of which so many speak RESP2 alone.
+/// Three servers. The first `resp2` of them speak RESP2 alone.
 async fn servers(resp2: usize) -> Vec<Server> {
     let mut servers = Vec::new();
     for number in 0..3 {
@@ -29,7 +29,7 @@ async fn client(servers: &[Server]) -> Masters {
     connect(servers.iter().map(Server::url)).await
 }
 
-/// Whoever waits asks again by itself after five seconds; a call comes long before.
+/// A waiter asks again by itself after five seconds; a call comes long before.
 const BY_CALL: Duration = Duration::from_secs(4);
 
 type Waiting = JoinHandle<(MultiLockGuard, Instant)>;
@@ -163,8 +163,8 @@ async fn stand_ins(servers: &[Server]) -> Vec<StandIn> {
     stand_ins
 }
 
-/// The connection for messages ends under a waiter, with and without the other: both are made anew, the waiter listens
-/// again, and is called.
+/// The connection for messages ends under a waiter, with and without the other connection. Both are made again, the
+/// waiter listens again, and is called.
 #[tokio::test]
 async fn a_waiter_whose_connection_for_messages_ended_is_called_all_the_same() {
     let servers = servers(0).await;

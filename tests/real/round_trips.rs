@@ -1,5 +1,5 @@
-//! What a lock costs the masters, counted by the masters: one script call each to take it, one each
-//! to give it up, and nothing at all in between.
+//! Cost of a lock, counted by the masters: one script call each to take it, one each to give it up, and none in
+//! between.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -83,8 +83,8 @@ async fn one_call_to_take_it_and_one_to_give_it_up() {
         assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
         assert_counts(&cluster, &BOTH).await;
     }
-    // As many for a waiter who need not wait, and for a guard that is dropped. At its first time a client begins to
-    // listen for calls.
+    // As many for a waiter that need not wait, and for a guard that is dropped. The first `lock()` of a client also
+    // begins to listen for calls.
     drop(masters.red_lock("b").lock().await.expect("free"));
     all_executed(&masters).await;
     start_counting(&cluster).await;
@@ -111,7 +111,7 @@ async fn a_fencing_token_costs_no_call() {
     assert_counts(&cluster, &again).await;
 }
 
-/// A thrifty pair costs two of five masters nothing. One that lasts is taken on all of them, and released there.
+/// A thrifty pair costs two of five masters nothing. A hold that lasts is taken on all masters, and released there.
 #[tokio::test]
 async fn a_thrifty_pair_asks_three_of_five() {
     let cluster = Cluster::start(5).await;
@@ -159,7 +159,7 @@ async fn idling_costs_nothing() {
     start_counting(&cluster).await;
     sleep(Duration::from_secs(1)).await;
     assert_counts(&cluster, &[]).await;
-    // Nor does a hold whose lease has long to go.
+    // A hold that is far from the end of its lease costs nothing either.
     let guard = held_everywhere(&masters.red_lock("a")).await;
     start_counting(&cluster).await;
     sleep(Duration::from_secs(1)).await;
@@ -213,7 +213,7 @@ async fn refusals_and_extensions_cost_one_call() {
     }
     start_counting(&cluster).await;
     masters.red_lock("a").try_lock().await.expect_err("held");
-    // Whoever was refused by all has nothing to take back; a master that was not waited for is told.
+    // A client that was refused by all has nothing to take back. A master that was not waited for gets the rollback.
     for server in cluster.servers() {
         until("it has arrived", async || {
             counts(server).await.contains_key("evalsha")

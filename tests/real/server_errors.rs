@@ -1,5 +1,5 @@
-//! What a real server says when it cannot do as it is told: on one of three masters it is a failed
-//! vote and nothing more; on two it is the reason that is given, and never "held by another".
+//! Errors of a real server that cannot execute a command. On one of three masters, this is a failed vote and nothing
+//! more. On two, it is the reported reason, and never "held by another".
 
 use std::fs;
 use std::time::Duration;
@@ -64,7 +64,8 @@ async fn trouble_on_two(masters: &Masters, code: &str) {
         for place in 0..2 {
             assert_failed(&vote(votes, place), code);
         }
-        // It may pass, so a waiter waits, and is told what it waited for; unless the machine has no time for one round.
+        // The trouble may pass, so a waiter waits, and gets the reason. The exception is a machine without time for
+        // one round.
         until("a waiter is told why", async || {
             let error = lock.clone().wait(A_WHILE).lock().await.expect_err("two fail");
             let LockError::TimedOut { last: Some(last), .. } = &error else {
@@ -140,7 +141,7 @@ async fn an_extension_out_of_memory_loses_nothing() {
     for server in &servers {
         set(server, "maxmemory", "1").await;
     }
-    // Whether it counts or not: what was there is there, and for no shorter time.
+    // Whether the extension counts or not, the entries are there, and for no shorter time.
     let extended = guard.extend(LONG).await;
     assert!(guard.is_valid(), "{extended:?}");
     heard_from_all(&guard).await;
@@ -197,7 +198,7 @@ async fn too_few_replicas() {
     healed(&servers, &masters).await;
 }
 
-/// A release that is refused by something that passes is owed, and paid when it has passed.
+/// A release that is refused by a passing fault stays pending, and is sent again when the fault has passed.
 #[tokio::test]
 async fn a_refused_release_is_paid_later() {
     let servers = three(&[]).await;
@@ -257,7 +258,7 @@ async fn busy_with_a_script() {
     healed(&servers, &masters).await;
 }
 
-/// Lets a server load its data anew, which takes it a minute.
+/// Lets a server load its data again, which takes it a minute.
 async fn keep_loading(server: &Server) -> TcpStream {
     // Between two of these it looks at its connections.
     let value = "x".repeat(2048);
@@ -348,7 +349,7 @@ async fn a_replica_that_passes_for_a_master_is_connected_to_after_pauses() {
     let proxy = StandIn::before(&servers[0], Script::new()).await;
     let urls = [proxy.url(), servers[1].url(), servers[2].url()];
     let masters = patient(urls).for_tests(LONG).connect().await.expect("masters");
-    // Who waits subscribes, and from then on the connection is the server's alone.
+    // A waiter would subscribe, and from then on the connection would be the server's alone.
     let guard = masters.multi_lock("a").try_lock().await.expect("free");
     let readonly = "-READONLY You can't write against a read only replica.";
     proxy.follow(Script::new().says("EVALSHA", readonly));
@@ -410,8 +411,8 @@ async fn a_majority_that_is_replicas_for_a_moment_is_waited_for() {
     until_free(&servers, "a").await;
 }
 
-/// A held lock and a master that becomes a replica: the release is owed to it, and paid when it is a
-/// master again.
+/// A master of a held lock becomes a replica. The release to it stays pending, and is sent again when it is a master
+/// again.
 #[tokio::test]
 async fn a_release_to_a_replica_is_paid_when_it_is_a_master_again() {
     let servers = three(&[]).await;
@@ -457,7 +458,7 @@ async fn scripts_forgotten() {
         let forced = lock.force_release().await.expect("the text is sent");
         assert_eq!(forced.votes.granted(), 3);
     }
-    // What is owed finds no script either.
+    // A pending release finds no script either.
     let guard = held_everywhere(&masters.red_lock("a")).await;
     set(&servers[0], "min-replicas-to-write", "1").await;
     assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
@@ -556,8 +557,8 @@ async fn scripts_denied() {
     healed(&servers, &masters).await;
 }
 
-/// Denied in the midst of a script, after its first write: that is told at once with the command's name,
-/// and what was written is taken back.
+/// Denied in the midst of a script, after its first write. The error names the command at once, and the write is
+/// taken back.
 #[tokio::test]
 async fn a_command_inside_a_script_is_denied() {
     let (servers, masters) = three_with_a_user().await;
@@ -618,7 +619,7 @@ async fn the_user_is_gone() {
     healed(&servers, &masters).await;
 }
 
-/// Where the mark of an operator would be stands something else.
+/// Another value stands at the key of an operator's mark.
 #[tokio::test]
 async fn a_key_of_the_wrong_type() {
     let servers = three(&[]).await;

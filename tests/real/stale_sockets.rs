@@ -1,6 +1,6 @@
-//! What was sent over a connection that is given up may be executed later, or never, or between two
-//! later commands. It must not touch a newer hold, and where the server lets us end the old
-//! connection it must not land at all.
+//! Commands that were sent over a connection that is given up may be executed later, or never, or between two later
+//! commands. They must not touch a newer hold. If the server lets us end the old connection, they must not arrive
+//! at all.
 
 use std::pin::pin;
 use std::task::Poll;
@@ -18,7 +18,7 @@ use tokio::time::sleep;
 
 /// So long that nothing here is freed by its end.
 const LONG: Duration = Duration::from_secs(3600);
-/// Long enough for what was wrongly sent to arrive.
+/// Long enough for wrongly sent commands to arrive.
 const A_WHILE: Duration = Duration::from_millis(200);
 
 /// Three masters, each behind a proxy.
@@ -29,7 +29,7 @@ struct Net {
 }
 
 impl Net {
-    /// `rules` are those of the user as whom the masters are used.
+    /// `rules` are the ACL rules of the user that the client logs in as.
     async fn start(rules: &[&str]) -> Self {
         let (mut servers, mut proxies) = (Vec::new(), Vec::new());
         for _ in 0..3 {
@@ -77,7 +77,7 @@ impl Net {
     }
 }
 
-/// Where the old socket cannot be ended.
+/// Rules under which the old socket cannot be ended.
 const NO_KILL: &[&str] = &["-client|kill"];
 
 /// Attempt 1 is granted by 0 and 2 and given up; the link to 2 breaks before 2 has read the release;
@@ -146,8 +146,8 @@ async fn an_abandoned_acquire_never_lands() {
     assert_eq!(net.fields("a").await, [None, None, None]);
 }
 
-/// Where the server does not let us end the old connection the harm is bounded: an orphan that is
-/// nobody's, until its lease ends, and that costs one vote.
+/// If the server does not let us end the old connection, the harm is bounded: an orphan without an owner, which costs one
+/// vote until its lease ends.
 #[tokio::test]
 async fn an_abandoned_acquire_is_an_orphan_where_it_cannot_be_ended() {
     let net = Net::start(NO_KILL).await;
@@ -198,8 +198,8 @@ async fn nobody_else_is_ended() {
     }
 }
 
-/// Polls `future` at most so often, with everybody else's turn between two polls. How often it was, and
-/// what came of it.
+/// Polls `future` at most `most` times, with everybody else's turn between two polls. Returns the number of polls,
+/// and the output.
 async fn polled<F: Future>(future: F, most: usize) -> (usize, Option<F::Output>) {
     let mut future = pin!(future);
     for polls in 1..=most {
@@ -211,8 +211,8 @@ async fn polled<F: Future>(future: F, most: usize) -> (usize, Option<F::Output>)
     (most, None)
 }
 
-/// What was sent over the same connections before is done when this is; twice, for what the first
-/// round may have set off. Then there is nothing.
+/// Commands that were sent over the same connections before are done when this is. A second time covers the effects
+/// of the first round. Then there is nothing.
 async fn assert_nothing_left(masters: &Masters, cluster: &Cluster, when: &str) {
     for _ in 0..2 {
         all_executed(masters).await;

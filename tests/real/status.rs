@@ -1,4 +1,4 @@
-//! `Masters::status()` on real servers: versions, round trips and what became of a server that was killed or frozen.
+//! `Masters::status()` on real servers: versions, round trips and the state of a server that was killed or frozen.
 
 use crate::support::{Cluster, Keep, PATIENT, connect, label, until, within};
 use multilock::{NodeError, Policy};

@@ -1,4 +1,4 @@
-//! The test support does what its documentation says; without that the other suites would prove nothing.
+//! The test support keeps to its documentation; without that the other suites would prove nothing.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -268,7 +268,7 @@ async fn a_delay_keeps_order_and_pipelines() {
             .expect("sent");
         sleep(Duration::from_millis(5)).await;
     }
-    // Shortened only for what arrives from now on, which must not overtake.
+    // The delay is shortened only for later bytes, which must not overtake.
     proxy.set_delay(Direction::ToServer, Duration::ZERO);
     stream.write_all(b"ECHO !\r\n").await.expect("sent");
     let answers = read(&mut stream, (MANY + 1) * 7).await;
@@ -278,7 +278,7 @@ async fn a_delay_keeps_order_and_pipelines() {
         sent + "!"
     );
     assert!(took >= DELAY, "{took:?}");
-    // A third of what they would come to.
+    // A third of the sum of all delays.
     assert!(took < DELAY * 20, "the delays must not add up: {took:?}");
 
     proxy.set_delay(Direction::ToServer, DELAY);
@@ -367,7 +367,7 @@ async fn a_paused_direction_delivers_later() {
     proxy.resume(Direction::ToClient);
     assert_eq!(read(&mut stream, 4).await, ":1\r\n");
 
-    // What a client has sent arrives although the client has closed its connection since.
+    // Bytes that a client has sent arrive although the client has closed its connection since.
     proxy.pause(Direction::ToServer);
     stream.write_all(b"INCR late\r\n").await.expect("sent");
     drop(stream);
@@ -442,7 +442,7 @@ async fn an_abandoned_connection_may_still_be_run() {
     for stream in &mut streams {
         assert!(ends(stream).await);
     }
-    // The line itself is well again, but what was abandoned stays where it is.
+    // The line itself is well again, but the abandoned bytes stay where they are.
     proxy.resume(Direction::ToServer);
     assert_eq!(ping(proxy.port()).await, "+PONG\r\n");
     sleep(A_WHILE).await;

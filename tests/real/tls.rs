@@ -1,4 +1,4 @@
-//! TLS: whom a client trusts and what it shows of itself, sessions that are resumed, and what a storm of handshakes costs.
+//! TLS: the authorities that a client trusts, its own certificate, resumed sessions, and the cost of many handshakes.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -19,14 +19,14 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::NoSubscriber;
 use tracing::{Dispatch, Event, Metadata, Subscriber};
 
-/// What its clients need of an authority.
+/// Parts of an authority that its clients need.
 trait Trusted {
     fn config(&self, identity: bool) -> Arc<ClientConfig>;
     fn nodes(&self, servers: &[Server], identity: bool) -> Vec<Node>;
 }
 
 impl Trusted for Authority {
-    /// What trusts it, and shows a certificate where `identity` is set. Each has sessions of its own.
+    /// Configuration that trusts it, and shows a certificate where `identity` is set. Each has sessions of its own.
     fn config(&self, identity: bool) -> Arc<ClientConfig> {
         let certificates =
             |file: &str| CertificateDer::from_pem_file(self.file(file)).expect("a certificate");
@@ -138,7 +138,7 @@ async fn a_port_with_tls_is_told_from_one_without() {
     let to_plain = format!("rediss://localhost:{}", server.port());
     let secured = Node::url(to_plain).tls(ours.config(false));
     let plain = Node::url(format!("redis://localhost:{}", server.tls_port()));
-    // One that says nothing, and one that says something else.
+    // A server that says nothing, and a server that says something else.
     let silent = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let silent_node = Node::url(format!("rediss://{}", silent.local_addr().expect("bound")));
     let odd = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
@@ -150,7 +150,7 @@ async fn a_port_with_tls_is_told_from_one_without() {
     });
     let without = "this port may have no TLS, for which the URL begins with redis://";
     let with = "this port may expect TLS, for which the URL begins with rediss://";
-    // Those that may say nothing are waited for in full.
+    // Servers that may say nothing are waited for in full.
     let short = Duration::from_secs(1);
     for (node, says, connect_timeout) in [
         (secured, without, short),
@@ -290,12 +290,12 @@ impl Lateness {
     }
 }
 
-/// All masters are lost and connected again at once, ten times, and then started anew. The sessions are resumed, the
-/// renewals go on, and what the handshakes cost the runtime is printed: machines differ too much to judge it.
+/// All masters are lost and connected again at once, ten times, and then restarted. The sessions are resumed, and the
+/// renewals go on. The cost of the handshakes for the runtime is printed: machines differ too much to judge it.
 #[tokio::test]
 async fn a_storm_of_reconnections() {
     let seen = Handshakes::default();
-    // While there is just one subscriber, what another thread meets first is switched off for all by the want of one there.
+    // With a single subscriber, an event that a thread without one meets first would be switched off for all threads.
     let _other = Dispatch::new(NoSubscriber::new());
     let _logged = tracing::subscriber::set_default(seen.clone());
     let ours = Authority::new();

@@ -1,5 +1,5 @@
-//! Waiting on real servers: whoever waits is woken by what happens there, follows a dead holder at the
-//! end of its lease, and leaves nothing behind.
+//! Waiting on real servers: a waiter is woken by events there, follows a dead holder at the end of its lease, and
+//! leaves nothing behind.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-/// A waiter that has heard nothing for so long asks again.
+/// Time without a message after which a waiter asks again.
 const FALLBACK: Duration = Duration::from_secs(5);
-/// What the machine may add to a bound, which stays below the lease of a holder that is not followed.
+/// Time that the machine may add to a bound. The bound stays below the lease of a holder that is not followed.
 const SLACK: Duration = Duration::from_secs(20);
 /// The URLs, for a child process that holds.
 const NODES: &str = "MULTILOCK_TEST_NODES";
@@ -45,7 +45,7 @@ async fn scripts_run(servers: &[Server]) -> u64 {
     calls
 }
 
-/// Waits until so many clients stand in the queue for the name and nobody asks any more.
+/// Waits until this number of clients is in the queue for the name and nobody asks any more.
 async fn until_asleep(servers: &[Server], name: &str, clients: usize) {
     until_waited_for(servers, name, clients).await;
     let mut before = scripts_run(servers).await;
@@ -114,7 +114,7 @@ async fn a_release_wakes_a_waiter_of_another_client() {
     assert_woken(took);
 }
 
-/// What a holder takes together is waited for together.
+/// Names that a holder takes together are waited for together.
 #[tokio::test]
 async fn a_release_of_several_names_wakes_who_waits_for_one() {
     let cluster = Cluster::start(3).await;
@@ -133,7 +133,7 @@ async fn a_release_of_several_names_wakes_who_waits_for_one() {
     assert_woken(took);
 }
 
-/// Whose connections are ended by this, and nobody else's.
+/// Ends the connections of the waiter, and of nobody else.
 const KILL_WAITER: [&str; 4] = ["CLIENT", "KILL", "USER", "waiter"];
 
 /// A client that logs in as a user of its own.
@@ -230,7 +230,7 @@ async fn a_java_holder_wakes_us() {
     assert_woken(took);
 }
 
-/// Whoever leaves, and whenever: the turn goes on, and the last one to leave stops listening.
+/// Waiters leave at any moment: the turn goes on, and the last one to leave stops listening.
 #[tokio::test]
 async fn waiters_dropped_anywhere_leave_nothing() {
     const TRIES: u64 = 100;
@@ -256,7 +256,7 @@ async fn waiters_dropped_anywhere_leave_nothing() {
         };
         let (_, guard) = tokio::join!(leaving, released);
         for waiter in tasks {
-            // One that was faster than its end holds now, until here.
+            // A waiter that was faster than its end holds now, until here.
             drop(waiter.await);
         }
         for server in cluster.servers() {
@@ -410,8 +410,8 @@ async fn a_user_who_may_not_listen_waits_by_timers() {
     turns_come_by_timers(&servers, &as_user(&servers)).await;
 }
 
-/// `testAcquireFailedNotCalledOnRedisTimeout` of Redisson's suite of its fair lock: servers pause whatever writes, so
-/// that every attempt ends by its deadline, for longer than the lease. No waiter fails, and none is left in a queue.
+/// `testAcquireFailedNotCalledOnRedisTimeout` of Redisson's suite of its fair lock: servers pause all writes for
+/// longer than the lease, so that every attempt ends by its deadline. No waiter fails, and none is left in a queue.
 #[tokio::test]
 async fn acquire_failed_not_called_on_redis_timeout() {
     let cluster = Cluster::start(3).await;
@@ -434,7 +434,7 @@ async fn acquire_failed_not_called_on_redis_timeout() {
     for server in servers {
         let pause = ["CLIENT", "PAUSE", &milliseconds, "WRITE"];
         if server.try_command(&pause).await.is_err() {
-            // Before Redis 6.2 it pauses those who read, too.
+            // Before Redis 6.2 it pauses readers, too.
             server.try_command(&pause[..3]).await.expect("paused");
         }
     }

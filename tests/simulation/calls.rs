@@ -28,7 +28,7 @@ struct Life {
     /// When it was last seen valid, and whether it was seen lost before its last guard was given up.
     valid: Option<usize>,
     lost: bool,
-    /// Where its last guard was given up while it was valid.
+    /// Position at which its last guard was given up while it was valid.
     released: Option<usize>,
 }
 

@@ -26,7 +26,7 @@ pub struct Axes<'a> {
     pub title: &'a str,
     pub x: &'a str,
     pub y: &'a str,
-    /// Where the y axis begins at zero and is linear.
+    /// Whether the y axis begins at zero and is linear.
     pub linear_y: bool,
     pub linear_x: bool,
     pub format_x: fn(f64) -> String,

@@ -22,7 +22,7 @@ use crate::summary::{Better, Figure, Line};
 const N: usize = 5;
 const LEASE: Duration = Duration::from_secs(2);
 
-/// Where two clients hand over to each other.
+/// Masters over which two clients hand over to each other.
 struct Place {
     urls: Vec<String>,
     observers: Vec<MultiplexedConnection>,

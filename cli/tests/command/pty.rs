@@ -24,7 +24,7 @@ pub(crate) const CTRL_Z: &str = "\x1a";
 pub(crate) struct Pty {
     keyboard: File,
     screen: Arc<Mutex<String>>,
-    /// Where the last look at the screen ended.
+    /// End of the last look at the screen.
     seen: usize,
     _shell: Child,
 }

@@ -91,6 +91,11 @@ impl Pipe {
         (pipe, driver)
     }
 
+    /// Whether the connection has ended.
+    pub(super) fn is_closed(&self) -> bool {
+        self.queue().closed
+    }
+
     /// Sends a packed command that is answered by `replies` replies. A call that has returned has its place
     /// behind everything that was sent before.
     pub(super) fn send(&self, packed: &[u8], replies: usize, reply: ReplyTo) {

@@ -67,6 +67,8 @@ async fn log_in_again(
             Refreshed::To(next)
         }
         Err(Fault::Server { error, .. }) => Refreshed::Not(error.to_string()),
+        // Too much waits for its answers, which passes.
+        Err(Fault::NotSent(reason)) if !pipe.is_closed() => Refreshed::Not(reason.to_string()),
         Err(_) => Refreshed::TooLate,
     }
 }

@@ -1,4 +1,4 @@
-//! Servers whose wall clock is set.
+//! Servers with wall clocks that are set.
 
 use std::cmp::Reverse;
 
@@ -90,8 +90,8 @@ async fn backward(stage: &mut Stage) -> Result<()> {
 }
 
 async fn forward_after_restart(stage: &mut Stage) -> Result<()> {
-    // The same in every strike: a master whose clock is an hour ahead of most takes no fencing tokens, so that no lock on all
-    // masters would be had any more.
+    // The masters are the same in every strike. A master with a clock an hour ahead of most takes no fencing tokens,
+    // so no lock on all masters would be granted any more.
     let mut masters = stage.some(stage.masters());
     masters.sort_by_key(|&master| Reverse(stage.clocks[master]));
     masters.truncate(stage.majority());

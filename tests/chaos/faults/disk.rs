@@ -69,11 +69,11 @@ fn aof(server: &Server) -> Result<PathBuf> {
     parts.pop().context("no append-only file")
 }
 
-/// What was written within the last moments never reached the disk, the acquire of whoever holds included.
+/// Writes of the last moments never reached the disk, the acquire of the current holder included.
 async fn cut_tail(stage: &mut Stage) -> Result<()> {
     let masters = stage.some(stage.majority());
     let mut marks = Vec::new();
-    // A mark is what has reached the disk; the acquire of whoever stays comes after it.
+    // A mark is the length that has reached the disk. The acquire of the client that stays comes after it.
     for &master in &masters {
         let file = aof(stage.server(master))?;
         marks.push((file.clone(), fs::metadata(&file)?.len()));

@@ -1,4 +1,4 @@
-//! The faults, one row each: what is broken, and what is promised for it.
+//! The faults, one row each: the broken part, and the promises under it.
 
 mod client;
 mod clock;
@@ -16,7 +16,7 @@ use futures::future::LocalBoxFuture;
 use crate::settings::SetUp;
 use crate::stage::Stage;
 
-/// What may be expected of one thing under a fault.
+/// Expectation of one event under a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
     /// It must not happen.
@@ -29,12 +29,12 @@ pub enum Expect {
 
 pub type Strike = for<'a> fn(&'a mut Stage) -> LocalBoxFuture<'a, Result<()>>;
 
-// A row of yes and no is what it is.
+// A row consists of yes and no.
 #[allow(clippy::struct_excessive_bools)]
 #[derive(Clone, Copy)]
 pub struct Row {
     pub name: &'static str,
-    /// What is promised, in words.
+    /// The promise, in words.
     pub promise: &'static str,
     pub set_up: SetUp,
     /// Before the first strike.
@@ -47,10 +47,10 @@ pub struct Row {
     pub stale: Expect,
     /// The later grant has the larger token, and the fenced resource takes no stale write.
     pub tokens: bool,
-    /// A reader's token is not below those of the writers before. It is the one that the masters have stored: where they go
-    /// back to an older one, so does the reader, while a writer's is drawn from the clocks.
+    /// A reader's token is not below the tokens of the writers before. It is the token that the masters have stored.
+    /// If they go back to an older one, so does the reader, while a writer's token is drawn from the clocks.
     pub reader_tokens: bool,
-    /// Masters keep what they have stored, and their clocks go on: a job that is done is not done again.
+    /// Masters keep their stored data, and their clocks go on: a job that is done is not done again.
     pub jobs: bool,
     /// Majority locks are granted during the fault, too.
     pub available: bool,
@@ -91,7 +91,7 @@ pub const PROMISED: Row = Row {
     back_within: Duration::from_secs(15),
 };
 
-/// The same where masters keep what they have stored.
+/// The same where masters keep their stored data.
 pub const REMEMBERED: Row = Row {
     jobs: true,
     ..PROMISED

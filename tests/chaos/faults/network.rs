@@ -117,7 +117,7 @@ async fn resets(stage: &mut Stage) -> Result<()> {
     Ok(())
 }
 
-/// What was under way is held back, and arrives after its client has made a new connection.
+/// Requests under way are held back, and arrive after their client has made a new connection.
 async fn late_bytes(stage: &mut Stage) -> Result<()> {
     let masters = stage.some(stage.majority());
     stage.somebody_stays().await?;

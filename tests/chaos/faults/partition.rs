@@ -9,13 +9,13 @@ use crate::settings::WORKERS;
 use crate::stage::Stage;
 use crate::support::Direction;
 
-/// Whether a worker sees a master, of so many, after so many turns.
+/// Whether a worker sees a master, in a set of `masters`, after `turn` turns.
 type Sees = fn(place: usize, master: usize, masters: usize, turn: usize) -> bool;
 
 /// In a strike.
 const TURNS: usize = 4;
 
-/// What else happens in each turn.
+/// Other event in each turn.
 #[derive(Clone, Copy)]
 enum Beside {
     Nothing,

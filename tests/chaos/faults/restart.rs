@@ -89,8 +89,8 @@ async fn restart(stage: &mut Stage, masters: &[usize], down_ms: (u64, u64), keep
     join_all(masters.iter().map(|&master| stage.server(master).restart(keep))).await;
 }
 
-/// A new volume for a container takes so long that every lease has ended. So nobody can reach the masters
-/// while they are emptied, and whoever meets them again meets one that has started without data.
+/// A new volume for a container takes so long that every lease has ended. So nobody can reach the masters while they
+/// are emptied, and a later client meets masters that have started without data.
 async fn restart_emptied(stage: &mut Stage, masters: &[usize], down_ms: (u64, u64)) {
     for &master in masters {
         join_all(stage.ways_to(master).map(Proxy::cut)).await;

@@ -18,7 +18,7 @@ const REPLACEABLE: SetUp = SetUp {
     ..PROMISED.set_up
 };
 
-/// Other servers, whose fences are older, take the place of masters.
+/// Other servers, with older fences, take the place of masters.
 const OLDER: Row = Row {
     reader_tokens: false,
     ..PROMISED
@@ -246,7 +246,7 @@ async fn failover(stage: &mut Stage) -> Result<()> {
 }
 
 async fn info(server: &Server) -> String {
-    // One that is busy with its disk does not answer at once.
+    // A server that is busy with its disk does not answer at once.
     let answer = server.try_command(&["INFO", "replication"]).await.ok();
     answer
         .and_then(|info| redis::from_redis_value(info).ok())

@@ -1,5 +1,5 @@
-//! What of the crate is public, read from its source: types, traits, functions and methods, each with the code of its
-//! examples. That is what `rustdoc --show-coverage` wants examples of, too.
+//! Public items of the crate, read from its source: types, traits, functions and methods, each with the code of its
+//! examples. `rustdoc --show-coverage` wants examples of the same items.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +18,7 @@ pub(super) type Items = BTreeMap<String, String>;
 /// One file of the source.
 struct Module {
     items: Vec<Item>,
-    /// What it takes or gives on from elsewhere, by the names that it has here: where that is, and whether it is given on.
+    /// Imported items by the names that they have here: their places, and whether they are exported again.
     imports: BTreeMap<String, (Place, bool)>,
 }
 
@@ -51,13 +51,13 @@ impl Source {
         items
     }
 
-    /// Notes what a public module lets its users name, and how they do.
+    /// Notes the items that a public module lets its users name, with their paths.
     fn walk(&self, module: &str, prefix: &str, public: &mut BTreeMap<Place, String>) {
         let source = &self.0[module];
         for item in &source.items {
             if let Item::Mod(inner) = item {
                 let path = format!("{module}::{}", inner.ident);
-                // What is written out here, as the guides are, has no file.
+                // A module that is written out here, like the guides, has no file.
                 if is_public(&inner.vis) && !is_hidden(&inner.attrs) && self.0.contains_key(&path) {
                     self.walk(&path, &format!("{prefix}{}::", inner.ident), public);
                 }
@@ -72,7 +72,7 @@ impl Source {
         }
     }
 
-    /// Where it is defined what a module calls so.
+    /// Place of the definition of an item that `module` calls by `name`.
     fn home(&self, module: &str, name: &str) -> Place {
         let here = (module.to_owned(), name.to_owned());
         let Some(source) = self.0.get(module) else {
@@ -170,7 +170,7 @@ fn note(
     }
 }
 
-/// What a path in this module begins with, from the root of the crate.
+/// Full path, from the root of the crate, of a path in this module.
 fn absolute(module: &str, path: &[String]) -> String {
     let (start, rest) = match path.first().map(String::as_str) {
         Some("crate") => ("crate", &path[1..]),
@@ -200,7 +200,7 @@ fn is_hidden(attrs: &[Attribute]) -> bool {
         .any(|attr| attr.path().is_ident("doc") && hidden(attr))
 }
 
-/// The name of what is to have an example, if it is public.
+/// Name and attributes of an item that is to have an example, if it is public.
 fn defined(item: &Item) -> Option<(String, &[Attribute])> {
     let (visibility, name, attrs) = match item {
         Item::Struct(item) => (&item.vis, &item.ident, &item.attrs),

@@ -10,8 +10,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 const NODES: usize = 3;
 
-/// Dropped at any await point, a reader or a writer that waits leaves nothing behind, and lets those in whom it has
-/// kept back.
+/// A waiting reader or writer that is dropped at any await point leaves nothing behind. It lets in the waiters that
+/// it has kept back.
 #[tokio::test(start_paused = true)]
 async fn a_wait_may_be_dropped_anywhere() {
     for writes in [false, true] {
@@ -66,7 +66,7 @@ async fn a_downgrade_may_be_dropped_anywhere() {
     }
 }
 
-/// Who gives up has kept others back: readers behind a writer, or a writer behind readers.
+/// A waiter that gives up has kept others back: readers behind a writer, or a writer behind readers.
 #[tokio::test(start_paused = true)]
 async fn who_gives_up_lets_in_whom_it_kept_back() {
     let cluster = Cluster::new(NODES);
@@ -261,7 +261,7 @@ async fn a_thousand_readers_of_a_process_wait_as_one() {
         let lock = reading(&there);
         tokio::spawn(async move { (lock.lock().await.expect("in the end"), Instant::now()) })
     };
-    // Who comes before the first one has been refused asks as well.
+    // A reader that comes before the first one has been refused asks as well.
     let mut waiting = vec![spawn()];
     sleep(ms(10)).await;
     let before = executed(&cluster, "acquire");

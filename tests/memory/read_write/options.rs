@@ -32,7 +32,7 @@ fn asked(cluster: &Cluster) -> u64 {
         .sum()
 }
 
-/// What read/write locks always are, or never can be; no master is asked.
+/// Options that read/write locks always have, or never can have. No master is asked.
 #[tokio::test(start_paused = true)]
 async fn options_in_the_wrong_place() {
     let cluster = Cluster::new(NODES);
@@ -62,7 +62,7 @@ async fn options_in_the_wrong_place() {
     assert_eq!(asked(&cluster), before);
 }
 
-/// Every reader meets every writer on a master, whatever their policies.
+/// Every reader meets every writer on a master, under all policies.
 #[tokio::test(start_paused = true)]
 async fn policies_mix() {
     let policies = [Policy::RedLock, Policy::MultiLock, Policy::AtLeast(4)];
@@ -88,7 +88,7 @@ async fn policies_mix() {
     }
 }
 
-/// A reader whose policy needs all masters waits for a writer that has three of five, and the other way round.
+/// A reader that needs all masters waits for a writer that has three of five, and the other way round.
 #[tokio::test(start_paused = true)]
 async fn who_waits_under_another_policy_is_called() {
     let cluster = Cluster::new(5);
@@ -197,7 +197,7 @@ async fn an_unfenced_pair_leaves_nothing_at_all() {
     assert_eq!(keys, Vec::<String>::new());
 }
 
-/// Read locks in sets: two sets that read the same are in together, one that writes it is not.
+/// Read locks in sets: two sets that read the same name are in together, and a set that writes it is not.
 #[tokio::test(start_paused = true)]
 async fn sets_of_readers_and_writers() {
     let clusters = [Cluster::new(NODES), Cluster::new(1)];
@@ -280,8 +280,8 @@ async fn an_owner_enters_a_set_as_it_enters_each_lock() {
     assert!(is_clean(&cluster));
 }
 
-/// Who is in to read enters again at once, past a writer that waits; another owner does not, unless it will not wait for
-/// ever.
+/// A reader that is in enters again at once, past a writer that waits. A reader of another owner waits behind the
+/// writer, for its own time at most.
 #[tokio::test(start_paused = true)]
 async fn an_inner_reader_passes_a_waiting_writer() {
     let cluster = Cluster::new(NODES);

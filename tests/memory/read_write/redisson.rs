@@ -1,10 +1,10 @@
-//! What Redisson's suites of its read/write lock show of leases, as behaviours of this crate's: each test has the name
-//! of one of `RedissonReadWriteLockTest` or `RedissonLockExpirationRenewalTest`, without `test`. What they show of holds
-//! and their owners is in `redisson_holds.rs`.
+//! Behaviours of leases from Redisson's suites of its read/write lock, for this crate's read/write locks. Each test
+//! has the name of a test of `RedissonReadWriteLockTest` or `RedissonLockExpirationRenewalTest`, without `test`.
+//! Behaviours of holds and their owners are in `redisson_holds.rs`.
 //!
 //! | there | here |
 //! | --- | --- |
-//! | `testWriteLockExpiration` | who enters again to write makes the hold last as long as its longest lease; there the leases add up |
+//! | `testWriteLockExpiration` | a writer that enters again makes its hold last for the longest lease; there the leases add up |
 //! | `testReadLockLeaseTimeoutDiffThreads…` | the lease belongs to the hold, and each owner has one; there each entry has its own |
 //! | `testMultiInstanceZombieReadLockPerformance` | by the scripts that are run; its time on a server: `tests/real/read_write.rs` |
 
@@ -33,7 +33,7 @@ fn assert_lasted(waited: Duration, lease: Duration) {
     assert!(bounds.contains(&waited), "{waited:?} for {lease:?}");
 }
 
-/// What is left to the key, on every master.
+/// Checks the time to live of the key, on every master.
 #[track_caller]
 fn assert_left(cluster: &Cluster, expected: Duration) {
     for master in cluster.iter() {
@@ -42,7 +42,7 @@ fn assert_left(cluster: &Cluster, expected: Duration) {
     }
 }
 
-/// A process whose readers stay in until it is killed.
+/// A process with readers that stay in until it is killed.
 fn readers_apart(cluster: &Cluster, readers: usize) -> Apart {
     Apart::after(cluster, move |masters| async move {
         for _ in 0..readers {
@@ -90,7 +90,7 @@ async fn read_lock_expiration_renewal() {
     assert!(is_clean(&cluster));
 }
 
-/// Who enters again never adds its lease to what is left.
+/// A writer that enters again never adds its lease to the remaining lease.
 #[tokio::test(start_paused = true)]
 async fn write_lock_expiration() {
     let cluster = Cluster::new(NODES);
@@ -109,8 +109,8 @@ async fn write_lock_expiration() {
     drop(writer);
 }
 
-/// One writes, and reads twice inside, for longer each time: what it leaves to its last reading entry lasts as long as
-/// the longest lease, and others read beside it.
+/// A writer reads twice inside, for longer each time. The hold that it leaves to its last reading entry lasts as long
+/// as the longest lease, and others read beside it.
 #[tokio::test(start_paused = true)]
 async fn read_lock_lease_timeout_diff_threads_wrr() {
     let cluster = Cluster::new(NODES);
@@ -172,7 +172,7 @@ async fn read_lock_lease_timeout() {
     assert!(is_clean(&cluster));
 }
 
-/// The process dies that reads or writes: its lease ends, and who waits to do the other gets in.
+/// A process that reads or writes dies. Its lease ends, and a waiter of the other kind gets in.
 #[tokio::test(start_paused = true)]
 async fn auto_expire() {
     get_ahead().await;
@@ -208,7 +208,7 @@ async fn read_lock_after_timeout() {
     let (masters, other) = (connect(&cluster).await, connect(&cluster).await);
     let lock = reading(&masters).owner(&Owner::new());
     let over = lock.clone().lease(ms(3_000)).lock().await.expect("free");
-    // Somebody else keeps the key, and in it what is over.
+    // Another client keeps the key, and in it the expired reader.
     let beside = reading(&other).lock().await.expect("only read");
     sleep(ms(3_100)).await;
     let renewed = lock.lock().await.expect("only read");
@@ -225,7 +225,8 @@ async fn read_lock_after_timeout() {
     assert!(is_clean(&cluster));
 }
 
-/// Processes die with readers in, while one that lives reads on: they keep a writer out for their leases and no longer.
+/// Processes die with readers in, while a living process reads on. The dead readers keep a writer out for their
+/// leases and no longer.
 #[tokio::test(start_paused = true)]
 async fn multi_instance_read_lock_zombie_cleanup() {
     get_ahead().await;
@@ -245,7 +246,7 @@ async fn multi_instance_read_lock_zombie_cleanup() {
         assert_eq!(readers(master), "7");
     }
     sleep(LEASE * 2).await;
-    // Whoever comes, and lasts longest, takes out what is over.
+    // A new reader with the longest lease takes out the expired readers.
     reading(&there)
         .lock()
         .await

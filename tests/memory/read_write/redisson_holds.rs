@@ -1,12 +1,13 @@
-//! What Redisson's `RedissonReadWriteLockTest` shows of holds and their owners, as behaviours of this crate's read/write
-//! locks: each test has the name of one of that suite, without `test`. What it shows of leases is in `redisson.rs`, and
-//! what its other tests show in the tests beside these two files and in `tests/simulation/directed`.
+//! Behaviours of holds and their owners from Redisson's `RedissonReadWriteLockTest`, for this crate's read/write
+//! locks. Each test has the name of a test of that suite, without `test`. Behaviours of leases are in `redisson.rs`.
+//! The other tests of the suite have equivalents in the tests beside these two files and in
+//! `tests/simulation/directed`.
 //!
 //! | there | here |
 //! | --- | --- |
 //! | `testForceUnlock` | readers and writers are forced out alike; there each by its own lock |
-//! | `testWR` | who writes and reads has one hold with two guards; there two |
-//! | `testConcurrency…` | every fourth task writes, and a witness looks at who is inside |
+//! | `testWR` | an owner that writes and reads has one hold with two guards; there two |
+//! | `testConcurrency…` | every fourth task writes, and a witness counts the holders inside |
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
@@ -97,7 +98,7 @@ async fn hold_count() {
     let outer = writing(&masters).owner(&me).lock().await.expect("free");
     let inner = writing(&masters).owner(&me).lock().await.expect("its own");
     assert_eq!((outer.hold_count(), inner.hold_count()), (2, 2));
-    // What the masters are told at the next renewal.
+    // Count that the masters get at the next renewal.
     sleep(ms(15_000)).await;
     for (_, state) in &writing(&masters).inspect().await.expect("looks")[0].nodes {
         assert!(matches!(state, NodeState::Write { count: 2, .. }), "{state:?}");
@@ -127,7 +128,7 @@ async fn is_held_by_current_thread() {
     assert_eq!((seen.agreed, seen.readers), (None, vec![]));
 }
 
-/// Who is inside, by itself and not by the masters: so many that read, or -1 for one that writes.
+/// Holders inside, counted by itself and not by the masters: the number of readers, or -1 for a writer.
 #[derive(Default)]
 struct Witness {
     inside: AtomicIsize,
@@ -158,8 +159,8 @@ impl Witness {
     }
 }
 
-/// So many tasks of each of so many processes come so often, without a break, each for so long; every fourth writes.
-/// The most that read at once.
+/// Each task of each process takes the lock `iterations` times without a break, for `held` each time. One turn in
+/// four writes. Returns the largest number of readers at once.
 async fn concurrency(processes: usize, tasks: usize, iterations: usize, held: Duration) -> isize {
     let cluster = Cluster::new(NODES);
     let mut clients = Vec::new();

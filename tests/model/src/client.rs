@@ -37,7 +37,7 @@ pub(crate) struct Client {
     pub(crate) released: u8,
 }
 
-/// Where a client is.
+/// State of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Phase {
     Idle,

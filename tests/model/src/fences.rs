@@ -23,7 +23,7 @@ const BACK: u8 = 2;
 /// The rules that are switches here.
 #[derive(Clone, Copy, Debug)]
 struct Rules {
-    /// Where no fence is stored, a token must not be too far behind the clock.
+    /// Without a stored fence, a token must not be too far behind the clock.
     floor: bool,
     /// Until when a fence is stored, by the clock at which it was and its token.
     until: fn(clock: u8, token: u8) -> u8,

@@ -30,7 +30,7 @@ impl Step<'_> {
         }
     }
 
-    /// The next hold begins. Where no time is left it has its token all the same, and has lapsed.
+    /// The next hold begins. Without any time left it has its token all the same, and has lapsed.
     pub(crate) fn take_over(&mut self, client: usize) {
         let rules = self.scope.rules;
         let heir = &mut self.state.clients[client];

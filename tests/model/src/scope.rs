@@ -44,7 +44,7 @@ pub struct Scope {
     pub fenced: bool,
     /// How many tokens an attempt proposes at once, for as many holds of its grant.
     pub block: u8,
-    /// The first token that each client proposes. Where tokens come from clocks: the ticks by which each clock is off.
+    /// The first token that each client proposes; for tokens from clocks, the ticks by which each clock is off.
     pub clocks: [i8; CLIENTS],
     /// The number of ticks explored where tokens come from clocks; 0 where they only count upwards.
     pub clock_until: u8,

@@ -1,4 +1,4 @@
-//! Candidates that come, go and stand again at awkward moments.
+//! Candidates that come, go and campaign again at awkward moments.
 
 use multilock::sim::{Cluster, Master};
 use tokio::time::sleep;
@@ -95,7 +95,7 @@ async fn test_leadership_election_when_node_disappears_after_children_are_retrie
     }
 }
 
-/// `testResetRace`: a candidate stands again while its first request is on its way. One entry is left.
+/// `testResetRace`: a candidate campaigns again while its first request is on its way. One entry is left.
 #[tokio::test(start_paused = true)]
 async fn test_reset_race() {
     let cluster = Cluster::new(3);

@@ -1,4 +1,4 @@
-//! The stand-ins by themselves: what they do, and about how often.
+//! The stand-ins by themselves: their behaviour, and their numbers.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -56,7 +56,7 @@ async fn rlock_is_a_hash_with_a_count_and_tells_its_release() {
     until("nobody listens", async || listeners(server).await == 0).await;
 }
 
-/// Waiters get in in order of arrival, each by a message of its own, also behind one that has died.
+/// Waiters get in in order of arrival, each by a message of its own, also behind a dead waiter.
 #[tokio::test]
 async fn a_fair_lock_is_taken_in_order_of_arrival() {
     let cluster = Cluster::start(1).await;
@@ -135,7 +135,7 @@ async fn rlock_sleeps_no_longer_than_the_key_lives() {
     assert!(lock.lock(None).await.is_none());
 }
 
-/// Both keep what they hold while they wait for the next master, and give it back when time is over.
+/// Both keep their holds while they wait for the next master, and give them back when time is over.
 #[tokio::test]
 async fn a_list_holds_while_it_waits() {
     let cluster = Cluster::start(5).await;
@@ -199,7 +199,7 @@ async fn redsync_gives_back_at_once_and_node_redlock_at_last() {
     for server in others {
         until("it keeps what it got", async || server.exists("a").await).await;
     }
-    // What it has is a majority then, but not of one try; so it begins anew before it wins.
+    // It then has a majority, but not of one try, so it begins again before it wins.
     some[0].command(&["DEL", "a"]).await;
     let held = timeout(WITHIN, waiting).await.expect("free").expect("no panic");
     assert!(begun.elapsed() >= Duration::from_secs(1), "ten pauses");
@@ -286,7 +286,7 @@ pub(super) async fn node_redlocks(processes: usize) -> Tally {
     run_alone(contest, 20).await
 }
 
-/// What a lock and its unlock take where nobody else is, in the middle of many.
+/// Median time of a lock and its unlock without other clients.
 async fn pair<L: Lock>(lock: L) -> Duration {
     let mut times = Vec::new();
     for _ in 0..1000 {

@@ -213,7 +213,7 @@ async fn plain_under_java_rw() {
     }
 }
 
-/// Its `forceUnlock` of a write lock takes what ours read or write; ours notice that it is gone.
+/// The `forceUnlock` of their write lock takes our read and write locks away. Our clients notice it.
 #[tokio::test]
 async fn their_force_takes_ours() {
     let (server, ours, theirs) = start().await;

@@ -1,4 +1,4 @@
-//! Very many readers: what is told of them, how they are forced out, and what their leaving costs a server.
+//! Very many readers: reports about them, their forced release, and the cost of their leaving for a server.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout};
 use super::{reading, until_clean, writing};
 use crate::support::{Cluster, Server, WITHIN, called_before, connect, patient, until};
 
-/// What a look tells at most, in round numbers.
+/// Most readers that an inspection reports, in round numbers.
 const MANY: usize = 8_000;
 /// Longer than the tests take: most of them are not about renewals.
 const LEASE: Duration = Duration::from_secs(30);
@@ -140,7 +140,7 @@ async fn hundreds_of_clients_are_let_in_together() {
     for _ in 0..CLIENTS / 20 {
         clients.extend(join_all((0..20).map(|_| connect(cluster.urls()))).await);
     }
-    // A waiter asks by itself after five seconds, of which some have passed before the last one waits.
+    // A waiter asks by itself after five seconds, and some of these have passed before the last one waits.
     called_before(Duration::from_secs(4), async || {
         let writer = writing(&masters).fenced(false).lock().await.expect("free");
         let waiting: Vec<_> = clients

@@ -20,7 +20,7 @@ fn assert_oom(error: &LockError) {
     assert!(error.to_string().contains("OOM"), "{error}");
 }
 
-/// Those that are in stay in and leave; who would be the first is told why it cannot be.
+/// Readers that are in stay in and leave. A reader that would be the first gets the reason of its refusal.
 #[tokio::test]
 async fn readers_come_and_leave_out_of_memory() {
     let cluster = Cluster::start(3).await;
@@ -36,7 +36,7 @@ async fn readers_come_and_leave_out_of_memory() {
         writing(&masters).try_lock().await,
         Err(LockError::Contended { .. })
     ));
-    // One more beside those that are in takes a few bytes: granted, or refused with the reason.
+    // One more reader beside them takes a few bytes: it is granted, or refused with the reason.
     if let Err(error) = reading(&masters).try_lock().await {
         assert_oom(&error);
     }
@@ -67,7 +67,7 @@ async fn readers_come_and_leave_out_of_memory() {
     until_clean(&cluster).await;
 }
 
-/// Nothing was written by what was refused.
+/// Refused calls have written nothing.
 async fn all_executed_again(cluster: &Cluster) {
     for server in cluster.servers() {
         until("nothing was written", async || server.keys().await.is_empty()).await;

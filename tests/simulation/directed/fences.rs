@@ -92,7 +92,7 @@ async fn no_token_falls_while_clocks_go_on() {
     propose_at_random(None).await;
 }
 
-/// Set back by 100 s, as much as a fence bears.
+/// Set back by 100 s, as much as a fence tolerates.
 #[tokio::test(start_paused = true)]
 async fn no_token_falls() {
     propose_at_random(Some(100 * SECOND)).await;

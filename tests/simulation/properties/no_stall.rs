@@ -1,8 +1,8 @@
 //! While somebody waits for a name that nobody holds, calls bring in the next at once: nobody has to wait for a timer.
 //!
 //! Source: the guarantees on waiting. Needs masters that answer and have a vote, so it is judged after the faults, when
-//! every client asks for every name at once, and counts from when a name is kept no longer; where a master has forgotten, or its
-//! clock was set forward, clients may doubt it for the longest lease.
+//! every client asks for every name at once. The time counts from the end of the last hold. A master that has forgotten, or
+//! whose clock was set forward, may have no vote for the longest lease.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Where a server answers, and how the tests ask it.
+//! Address of a server, and the questions of tests to it.
 
 use std::time::Duration;
 
@@ -34,7 +34,8 @@ impl Address {
         for arg in rest {
             command.arg(arg);
         }
-        // One bound for all of it, in place of those that the client library sets: half a second for an answer.
+        // One bound for the whole command replaces the bounds of the client library, such as half a second for an
+        // answer.
         let unbounded = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
             .set_response_timeout(None);

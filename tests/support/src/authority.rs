@@ -9,8 +9,8 @@ use tempfile::TempDir;
 
 use super::Server;
 
-/// Its certificate in `ca.pem`, and what it signed for `localhost` (`cert.pem`, `key.pem`) and for a client
-/// (`client.pem`, `client-key.pem`).
+/// A certificate authority: its own certificate in `ca.pem`, and the certificates that it signed. These are for
+/// `localhost` (`cert.pem`, `key.pem`) and for a client (`client.pem`, `client-key.pem`).
 #[derive(Debug)]
 pub struct Authority(TempDir);
 

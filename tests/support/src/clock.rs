@@ -9,7 +9,7 @@ use crate::server::Server;
 
 const FILE: &str = "clock";
 
-/// The environment of a server whose clock can be [`set`].
+/// Environment of a server with a clock that can be [`set`].
 pub fn env() -> Result<Vec<(&'static str, String)>> {
     let library = libfaketime()?;
     Ok(vec![
@@ -21,7 +21,7 @@ pub fn env() -> Result<Vec<(&'static str, String)>> {
     ])
 }
 
-/// Sets a server's clock so many seconds ahead of the host's, or behind.
+/// Sets a server's clock this number of seconds ahead of the host's, or behind it.
 pub fn set(server: &Server, seconds: i64) -> Result<()> {
     let file = server.dir().join(FILE);
     let new = file.with_extension("new");

@@ -24,7 +24,8 @@ pub struct Container {
 }
 
 impl Container {
-    /// Takes the master over from whatever the test before left: running, empty, nothing counted.
+    /// Takes the master over from the test before, in any state. Afterwards it is running, empty and without
+    /// statistics.
     pub async fn take(number: usize) -> Result<Self> {
         let port = match env::var(format!("MULTILOCK_PORT_{number}")) {
             Ok(port) => port.parse().with_context(|| format!("MULTILOCK_PORT_{number}"))?,
@@ -47,7 +48,7 @@ impl Container {
         }
         container.until_ready().await?;
         let commands = [
-            // What a test has left that failed.
+            // Limit that a failed test may have left.
             &["CONFIG", "SET", "maxmemory", "0"][..],
             &["FLUSHALL"],
             &["SCRIPT", "FLUSH"],
@@ -100,11 +101,12 @@ impl Container {
     }
 
     async fn until_ready(&self) -> Result<()> {
-        // The port is published for this container alone, so whoever answers is the one.
+        // The port is published for this container alone, so any answer is from it.
         self.address.until_ready(None, || Ok(())).await
     }
 
-    /// Asked anew each time: a renewed master has another id. By label, as names differ between Compose versions.
+    /// Id of the container. It is asked for each time, because a renewed master has another id. It is found by label,
+    /// because names differ between Compose versions.
     async fn id(&self) -> Result<String> {
         let project = env::var("COMPOSE_PROJECT_NAME").unwrap_or_else(|_| "multilock".to_owned());
         let id = docker(&[
@@ -131,7 +133,7 @@ impl Container {
 
 impl Drop for Container {
     fn drop(&mut self) {
-        // For whoever uses the masters after the last test; the next test would thaw it itself.
+        // For users of the masters after the last test; the next test would thaw the master itself.
         if let Some(id) = self.frozen().take() {
             let _ = std::process::Command::new("docker")
                 .args(["unpause", &id])

@@ -1,4 +1,5 @@
-//! Two sides whose tasks want the same lock over and over: never two inside, and what each side had of it.
+//! Two sides with tasks that want the same lock over and over. Two are never inside at once, and each side has a
+//! tally.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -46,7 +47,7 @@ pub enum Side {
     Theirs,
 }
 
-/// What a side had.
+/// Grants and waits of a side.
 #[derive(Clone, Debug)]
 pub struct Tally {
     pub grants: usize,
@@ -86,7 +87,7 @@ impl Sides {
     }
 }
 
-/// One that waits. Dropping it ends the wait.
+/// A task that waits. Dropping it ends and counts the wait.
 struct Waiting<'a> {
     sides: &'a Sides,
     side: Side,
@@ -171,8 +172,8 @@ impl Contest {
         });
     }
 
-    /// Lets them go on for so long, and until each of the sides has been in so many times, and [`PROGRESS`] times all
-    /// together. Returns what they had of it.
+    /// Lets the tasks go on for at least `least`, until each of `sides` has `grants` grants, and both sides together
+    /// have [`PROGRESS`]. Returns the tallies, ours first.
     pub async fn run(mut self, least: Duration, sides: &[Side], grants: usize) -> [Tally; 2] {
         let begun = Instant::now();
         let had = |side| self.sides.tally(side).grants;

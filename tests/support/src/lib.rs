@@ -4,7 +4,7 @@
 //! * [`Proxy`]: a TCP proxy that delays, holds, cuts and abandons connections.
 //! * [`StandIn`]: a server that answers as another one does, by a [`Script`], with a real one behind it.
 //! * `Authority` (feature `authority`): certificates of one's own, and servers with them.
-//! * [`native::Native`]: a server as a process, whose methods return errors instead of a panic.
+//! * [`native::Native`]: a server as a process, with methods that return errors instead of panicking.
 //! * [`foreign`]: stand-ins for the lock libraries that others run on the same masters; [`contest`]: ours and
 //!   theirs want the same lock.
 //! * [`linearizability`]: a checker of recorded calls, which knows neither leases nor validity.

@@ -1,4 +1,4 @@
-//! What the suites on real servers say over and over about locks.
+//! Helpers about locks for the suites on real servers.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ fn key(prefix: &str, name: &str) -> String {
     format!("{prefix}:{{{name}}}")
 }
 
-/// Runs acquire by hand, unfenced, for somebody who does not wait; its answer after the stamp.
+/// Runs acquire by hand, unfenced, for a client that does not wait. Returns its answer after the stamp.
 pub async fn acquire(server: &Server, names: &[&str], owner: &str, lease_ms: &str) -> Vec<Value> {
     let mut keys = Vec::new();
     for name in names {
@@ -87,7 +87,8 @@ fn after_stamp(reply: Value) -> Vec<Value> {
 
 /// Deadline that no healthy node misses, however busy the machine is. Leases of 21 s and more leave room for it.
 pub const PATIENT: Duration = Duration::from_secs(10);
-/// End of every wait for what comes by itself: far above what it takes on a machine with other work.
+/// Bound of every wait for an event that comes by itself. It is far above the usual time on a machine with other
+/// work.
 pub const WITHIN: Duration = Duration::from_secs(60);
 
 /// A builder on which only a fault makes a node late, and that asks every master: tests look at each one's vote, also where
@@ -123,7 +124,7 @@ pub async fn three(args: &[&str]) -> Vec<Server> {
     start(3, args).await
 }
 
-/// So many servers of this test's own.
+/// Starts this number of servers for this test alone.
 pub async fn start(count: usize, args: &[&str]) -> Vec<Server> {
     let mut servers = Vec::new();
     for _ in 0..count {
@@ -147,7 +148,7 @@ pub async fn within<T>(what: &str, event: impl Future<Output = T>) -> T {
     come.unwrap_or_else(|_| panic!("not within {WITHIN:?}: {what}"))
 }
 
-/// Has a call come before a timer would, in one of three attempts, each of which returns its time.
+/// Checks that a call comes before a timer would, in one of three attempts. Each attempt returns its time.
 ///
 /// A machine with other work is late once in a while; a waiter that is not called is late each time.
 pub async fn called_before(timer: Duration, mut attempt: impl AsyncFnMut() -> Duration) {
@@ -170,7 +171,7 @@ pub async fn until_free<'a>(servers: impl IntoIterator<Item = &'a Server>, name:
     }
 }
 
-/// What the master at `place` answered.
+/// Vote of the master at `place`.
 #[track_caller]
 pub fn vote(votes: &Votes, place: usize) -> Vote {
     let node = votes.iter().nth(place);
@@ -203,8 +204,8 @@ pub async fn held_everywhere(lock: &MultiLock) -> MultiLockGuard {
     }
 }
 
-/// Waits until every master has executed all that was sent to it before: what follows on the same
-/// connection is executed after it.
+/// Waits until every master has executed all earlier commands. Later commands on the same connection are executed
+/// after them.
 pub async fn all_executed(masters: &Masters) {
     let guard = masters.multi_lock("a name of its own").lock().await;
     guard
@@ -221,7 +222,7 @@ pub async fn field(server: &Server, name: &str) -> Option<String> {
     fields.into_keys().next()
 }
 
-/// Runs one of the scripts by hand, as whoever sends a command late or twice.
+/// Runs one of the scripts by hand, like a client that sends a command late or twice.
 async fn eval(server: &Server, script: &str, keys: &[&str], args: &[&str]) -> Value {
     let count = keys.len().to_string();
     let head = ["EVAL", script, &count];

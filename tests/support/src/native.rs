@@ -205,8 +205,8 @@ fn value_of<'a>(args: &'a [String], option: &str) -> Option<&'a str> {
     args.get(at + 1).map(String::as_str)
 }
 
-/// The server's binary, `redis-server` or what `REDIS_SERVER` names. Looked up here because behind
-/// `setpriv` its absence would look like a server that ends at once.
+/// The server's binary: `redis-server`, or the one named by `REDIS_SERVER`. It is looked up here, because behind
+/// `setpriv` a missing binary would look like a server that ends at once.
 pub fn binary() -> Result<String> {
     let name = env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
     let found = if name.contains('/') {

@@ -10,7 +10,7 @@ use super::address::Address;
 use super::container::Container;
 use super::native::Native;
 
-/// What of a server survives its restart.
+/// Part of a server that survives its restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// The keys, as after a crash of a master with persistence.
@@ -65,7 +65,7 @@ impl Server {
         })
     }
 
-    /// Where it answers, with the password if it wants one.
+    /// Its address, with the password if it wants one.
     pub fn url(&self) -> String {
         self.address().url()
     }
@@ -97,7 +97,7 @@ impl Server {
         });
     }
 
-    /// Lets a frozen server go on, with whatever has arrived meanwhile.
+    /// Lets a frozen server go on, with all commands that have arrived meanwhile.
     pub async fn thaw(&self) {
         done(match &self.host {
             Host::Native(native) => native.thaw(),
@@ -113,7 +113,7 @@ impl Server {
         });
     }
 
-    /// Starts the server anew on the same port and waits until it answers; kills it first if it still runs.
+    /// Starts the server again on the same port and waits until it answers. Kills it first if it still runs.
     pub async fn restart(&self, keep: Keep) {
         let keep_data = keep == Keep::Data;
         done(match &self.host {
@@ -145,8 +145,8 @@ impl Server {
         self.ask(&["PTTL", key]).await
     }
 
-    /// All keys, sorted, but the largest fencing tokens, which are meant to outlast the locks, and what
-    /// belongs to the set of masters or to a client.
+    /// All keys of locks, sorted. Left out are the largest fencing tokens, which are meant to outlast the locks, and
+    /// the keys of the set of masters and of clients.
     pub async fn keys(&self) -> Vec<String> {
         let mut keys: Vec<String> = self.ask(&["KEYS", "*"]).await;
         keys.retain(|key| !key.starts_with("multilock_fence:"));
@@ -162,7 +162,8 @@ impl Server {
 
     /// How often the server has run each command, by its name in lower case (`evalsha`, `config|resetstat`).
     ///
-    /// What the tests ask is counted as well, except this question itself; under compose so is the health check's `ping`.
+    /// Commands of the tests are counted as well, except this question itself. Under compose, the `ping` of the
+    /// health check is counted, too.
     pub async fn commandstats(&self) -> BTreeMap<String, u64> {
         let info: String = self.ask(&["INFO", "commandstats"]).await;
         info.lines().filter_map(calls).collect()

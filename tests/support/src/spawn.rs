@@ -14,7 +14,7 @@ static STARTER: LazyLock<mpsc::Sender<(Command, Reply)>> = LazyLock::new(|| {
     let (orders, received) = mpsc::channel::<(Command, Reply)>();
     thread::spawn(move || {
         for (mut command, reply) in received {
-            // A failed send means that the one who asked has gone; the child must go too.
+            // A failed send means that the caller has gone; the child must go too.
             if let Err(mpsc::SendError(Ok(mut child))) = reply.send(command.spawn()) {
                 let _ = child.kill();
                 let _ = child.wait();
@@ -35,8 +35,8 @@ static SETPRIV: LazyLock<bool> = LazyLock::new(|| {
         .is_ok_and(|status| status.success())
 });
 
-/// A command for `program`; where the system can, it is killed when this process ends in any way.
-/// Elsewhere a test run that is itself killed leaves its servers behind; one that panics does not.
+/// A command for `program`. If the system can, it kills the program when this process ends in any way. Elsewhere,
+/// a test run that is itself killed leaves its servers behind, and a test run that panics does not.
 pub fn command(program: &str) -> Command {
     if *SETPRIV {
         let mut command = Command::new("setpriv");

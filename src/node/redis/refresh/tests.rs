@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::*;
@@ -110,6 +110,20 @@ async fn a_provider_that_fails_and_a_refusal_leave_the_connection_as_it_is() {
     line.receives("*1\r\n$1\r\nA\r\n").await;
     line.says(":1\r\n").await;
     assert_eq!(call.await, Ok(redis::Value::Int(1)));
+}
+
+/// The refresh falls due while the server is slow with much, and is tried again.
+#[tokio::test(start_paused = true)]
+async fn too_much_under_way_does_not_end_it() {
+    let mut line = Line::open(vec![Ok(password("two")), Ok(password("three"))]);
+    let large = "x".repeat(17 << 20);
+    let call = line.pipe.ask(redis::cmd("A").arg(&large));
+    sleep(AFTER + RETRY / 2).await;
+    line.receives(&format!("*2\r\n$1\r\nA\r\n${}\r\n{large}\r\n", large.len()))
+        .await;
+    line.says(":1\r\n").await;
+    assert_eq!(call.await, Ok(redis::Value::Int(1)));
+    line.receives(&auth("three")).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,5 @@
-//! The docs as `make docs` has built them: every link leads somewhere, items behind a feature say so, and the crates whose types
-//! stand in public signatures are those that `docs/versions.md` names.
+//! The docs as `make docs` has built them. Every link leads somewhere, and items behind a feature say so. The crates
+//! with types in public signatures are the crates that `docs/versions.md` names.
 
 mod pages;
 mod signatures;

@@ -8,7 +8,7 @@ fn root() -> PathBuf {
     here.ancestors().nth(2).expect("the repository").to_owned()
 }
 
-/// Where `cargo doc` puts what it builds.
+/// Folder in which `cargo doc` puts the docs.
 pub(crate) fn built() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
     root().join(target).join("doc")
@@ -26,7 +26,7 @@ fn values<'a>(html: &'a str, attribute: &str) -> Vec<&'a str> {
     values.filter_map(|rest| rest.split('"').next()).collect()
 }
 
-/// What a link names, with `..` taken away.
+/// File that a link names, with `..` resolved.
 fn resolve(from: &Path, file: &str) -> PathBuf {
     let mut path = from.parent().expect("a folder").to_owned();
     for part in file.split('/') {
@@ -64,7 +64,7 @@ fn fault_on_docs_rs(link: &str) -> Option<String> {
 /// The links of a page that lead nowhere, and the pages that others lead to.
 fn follow(path: &Path, next: &mut Vec<PathBuf>) -> Vec<String> {
     let html = page(path);
-    // What other crates give to everything comes with their words, whose links are about their pages.
+    // Blanket implementations bring the words of other crates, and their links are about the pages of those crates.
     let ours = html.split("id=\"blanket-implementations\"").next();
     let html = ours.unwrap_or_default();
     let mut faults = Vec::new();

@@ -1,4 +1,4 @@
-//! Which other crates' types stand in public signatures, by what rustdoc tells as JSON.
+//! Other crates with types in public signatures, by rustdoc's JSON.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::pages::{built, page};
 
-/// What comes with every Rust.
+/// Crates that come with every Rust.
 const OF_RUST: [&str; 3] = ["alloc", "core", "std"];
 
 /// The ids of the types and traits that a part of an item names.
@@ -49,7 +49,7 @@ fn crates_in_signatures() -> BTreeSet<String> {
         .collect()
 }
 
-/// A row of the table in `docs/versions.md` is a crate, where it stands, and what it comes as.
+/// Crates of the table in `docs/versions.md`. Each row names a crate, its place in the signatures, and its source.
 fn crates_of_the_policy() -> BTreeSet<String> {
     let policy = include_str!("../../../../docs/versions.md");
     let table = policy.split("\n## Other crates in public signatures\n").nth(1);

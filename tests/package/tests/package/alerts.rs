@@ -1,4 +1,4 @@
-//! Every alert leads to a section of its own, which tells what to do.
+//! Every alert leads to a section of its own, with instructions.
 
 use std::collections::BTreeMap;
 

@@ -82,7 +82,7 @@ fn the_services_of_compose_mount_files_that_are_there() {
         };
         assert!(is_there, "{mount}");
     }
-    // What is published is on loopback, as the passwords are those of the files.
+    // Published ports are on loopback, because the passwords are the public ones of the files.
     let ports = keys(services).filter_map(|name| services[name].get("ports"));
     for port in ports.flat_map(words) {
         assert!(port.starts_with("127.0.0.1:"), "{port}");

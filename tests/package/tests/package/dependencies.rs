@@ -1,5 +1,6 @@
-//! What the published crates depend on, by the lists of `deny.toml`: licences, versions side by side, where they are from; and
-//! that none asks for a newer Rust. What `make deny` adds is every platform, and the texts of the licences.
+//! Dependencies of the published crates, checked against the lists of `deny.toml`: licences, versions side by side,
+//! sources. None of them asks for a newer Rust. `make deny` also checks every platform, and the texts of the
+//! licences.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -120,7 +121,7 @@ fn all_of_it_is_from_the_one_registry() {
         })
         .collect();
     assert!(strange.is_empty(), "{strange:#?}");
-    // What has no source is of the workspace, and published itself.
+    // A package without a source is of the workspace, and is published itself.
     let local = built().into_iter().filter(|package| package.source.is_none());
     let local: Vec<&str> = local.map(|package| package.name.as_str()).collect();
     assert_eq!(local, PUBLISHED);

@@ -1,4 +1,4 @@
-//! The documents as Markdown: links, headings, and by what label a link goes.
+//! The documents as Markdown: headings, and links with their labels.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};

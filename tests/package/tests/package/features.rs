@@ -1,10 +1,11 @@
-//! The table of features in docs/versions.md is that of Cargo.toml, with what each pulls in.
+//! The table of features in docs/versions.md equals the features of Cargo.toml, with the crates that each one pulls
+//! in.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::tree::{package, text};
 
-/// What stands in backquotes.
+/// Words in backquotes.
 fn quoted(cell: &str) -> BTreeSet<String> {
     let words = cell.split('`').skip(1).step_by(2);
     words.map(str::to_owned).collect()

@@ -1,10 +1,10 @@
-//! `cargo package --list` holds what a user builds, reads or copies, and nothing else.
+//! `cargo package --list` holds the files that a user builds, reads or copies, and no others.
 
 use std::collections::BTreeSet;
 
 use crate::tree::{cargo, root, text};
 
-/// What Cargo adds to every package.
+/// Files that Cargo adds to every package.
 const BY_CARGO: [&str; 4] = [
     ".cargo_vcs_info.json",
     "Cargo.lock",
@@ -12,7 +12,7 @@ const BY_CARGO: [&str; 4] = [
     "Cargo.toml.orig",
 ];
 
-/// What the library's package is made of: files by their names, folders with the endings of what is in them.
+/// Files of the library's package: single files by their names, folders with the endings of their files.
 const LIBRARY: [&str; 17] = [
     "CHANGELOG.md",
     "LICENSE-APACHE",
@@ -58,7 +58,7 @@ fn fits(pattern: &str, file: &str) -> bool {
     }
 }
 
-/// That the list is what the patterns say: no file is without a pattern, and no pattern without a file.
+/// Checks the list against the patterns: no file is without a pattern, and no pattern without a file.
 fn check(package: &str, patterns: &[&str]) {
     let files = listed(package);
     let unexpected: Vec<_> = files
@@ -83,7 +83,7 @@ fn the_command_packs_what_its_users_need() {
     check("multilock-cli", &[&BY_CARGO[..], &COMMAND].concat());
 }
 
-/// What is built with `cfg(test)` or by the fuzzer alone stays at home.
+/// Whether a file is built with `cfg(test)` or by the fuzzer alone. Such a file is not packed.
 fn is_of_a_suite(file: &str) -> bool {
     file.ends_with("/tests.rs") || file == "src/fuzzing.rs"
 }

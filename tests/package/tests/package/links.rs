@@ -65,7 +65,7 @@ fn is_relative(link: &Link) -> bool {
     link.is_of_code() || (link.is_of_the_tree() && !link.to.starts_with('#'))
 }
 
-/// What keeps a link of a document from working on docs.rs.
+/// Reason why a link of a document does not work on docs.rs.
 fn fault(link: &Link) -> Option<String> {
     let Some(label) = &link.label else {
         return Some(format!("({}) is no link by reference", link.to));
@@ -134,7 +134,7 @@ fn guide() -> BTreeMap<String, String> {
     pages.collect()
 }
 
-/// What keeps a page of the guide, and perhaps an anchor, from being there.
+/// Reason why a page of the guide, or an anchor on it, does not exist.
 fn fault_of_page(module: &str, anchor: Option<&str>) -> Option<String> {
     let Some(document) = guide().remove(module) else {
         return Some(format!("the guide has no page {module}"));

@@ -1,5 +1,5 @@
-//! What goes to the registry and to docs.rs: the files of the packages, the links of the documents and alerts, the features,
-//! and what the published crates depend on. And the files of `contrib` that operators copy.
+//! Everything that goes to the registry and to docs.rs: the files of the packages, their features and dependencies,
+//! and the links of documents and alerts. Also the files of `contrib` that operators copy.
 
 mod alerts;
 mod contrib;

@@ -270,6 +270,18 @@ fn rustdoc_is_in_plain_words() {
 }
 
 #[test]
+fn rustdoc_of_tests_is_in_plain_words() {
+    let limits = Limits {
+        long_percent: 2,
+        unwanted: 0,
+        openings: 0,
+    };
+    let roots = ["tests", "cli/tests", "benches", "examples"];
+    let sources: Vec<String> = roots.iter().flat_map(|root| files(root, "rs", true)).collect();
+    check("rustdoc of tests", &sources, of_rustdoc, &limits);
+}
+
+#[test]
 fn the_counter_finds_what_it_looks_for() {
     let long = ["Word"; LONGEST + 1].join(" ");
     let fits = ["Word"; LONGEST].join(" ");

@@ -1,4 +1,4 @@
-//! The repository, and what Cargo says of it.
+//! The repository, and Cargo's description of it.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use cargo_metadata::{Metadata, MetadataCommand, Package};
 
-/// What is published.
+/// Published packages.
 pub(crate) const PUBLISHED: [&str; 2] = ["multilock", "multilock-cli"];
 
 pub(crate) fn root() -> PathBuf {

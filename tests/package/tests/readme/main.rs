@@ -80,7 +80,7 @@ fn shape(line: &str) -> String {
     line.chars().fold(Vec::new(), digits).concat()
 }
 
-/// What the program says, or how it failed.
+/// Returns the output of the program as text, or all of its output if it failed.
 fn tried(program: &str, args: &[&str], folder: &Path) -> Result<String, Output> {
     let mut command = Command::new("timeout");
     command

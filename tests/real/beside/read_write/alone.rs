@@ -1,4 +1,4 @@
-//! The stand-in of `RReadWriteLock` by itself: row by row what the original does on a server.
+//! The stand-in of `RReadWriteLock` by itself: row by row, the effects of the original on a server.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::support::foreign::read_write::Client;
 use crate::support::{Server, WITHIN, until};
 
 const WATCHDOG_MS: i64 = 30_000;
-/// What may pass between a command and a look, on a busy machine.
+/// Time that may pass between a command and a look, on a busy machine.
 const PASSED_MS: i64 = 8_000;
 
 async fn start() -> (Server, Client) {
@@ -88,7 +88,7 @@ async fn a_writer_is_a_count_whose_leases_add_up() {
     assert!(!write.renew().await);
 }
 
-/// What it writes it may read, and goes on reading; nobody is told of that.
+/// A writer may read its own name, and goes on reading. No message tells of that.
 #[tokio::test]
 async fn a_writer_that_reads_leaves_a_reader() {
     let (server, client) = start().await;

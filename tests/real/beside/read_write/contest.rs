@@ -17,7 +17,7 @@ const FOR: Duration = Duration::from_secs(3);
 /// Of each of the four kinds.
 const TASKS: usize = 2;
 const KINDS: [&str; 4] = ["our readers", "our writers", "their readers", "their writers"];
-/// What each that is inside weighs, so that one number tells of all.
+/// Weight of each kind inside, so that one number tells of all.
 const WEIGHTS: [isize; KINDS.len()] = [1, 1_000_000, 1_000, 1_000_000];
 
 /// Whether one of a kind has company that it must not have: readers are beside others of their own library alone.
@@ -29,7 +29,7 @@ fn is_disturbed(kind: usize, others: isize) -> bool {
     }
 }
 
-/// Who is inside, counted by nobody's lock.
+/// Clients inside, counted without any lock.
 #[derive(Debug, Default)]
 struct Witness {
     inside: AtomicIsize,

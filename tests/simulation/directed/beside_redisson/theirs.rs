@@ -124,7 +124,7 @@ static WRITE: Kind = Kind {
     is_read_write: true,
 };
 
-/// Where nobody waits in its list, an `RFairLock` looks and takes as an `RLock` does.
+/// Without a waiter in its list, an `RFairLock` looks and takes as an `RLock` does.
 pub(crate) static LOCKS: [&Kind; 4] = [&RLOCK, &FENCED, &READ, &WRITE];
 
 /// One of their threads with one of these.

@@ -10,7 +10,7 @@ use super::counts::Counts;
 use super::ours::{ACQUIRE, EXTEND, Message, READERS};
 use super::theirs::{LOCKS, NAME, Theirs};
 
-/// Where they meet.
+/// Server that the clients of both sides use.
 pub(crate) trait Master {
     /// The reply as a flat list of texts.
     async fn run(&self, words: &[&str]) -> Vec<String>;

@@ -22,7 +22,7 @@ type Entries = Arc<Mutex<HashMap<String, Entry>>>;
 #[derive(Debug)]
 struct Entry {
     waiters: usize,
-    /// A permit for each message: it wakes one waiter, and one that comes later if nobody slept.
+    /// A permit for each message. It wakes one waiter, or a later one if nobody slept.
     messages: Arc<Semaphore>,
 }
 
@@ -38,7 +38,7 @@ impl Channels {
         }
     }
 
-    /// One more waiter. What it gets has a permit for each message that it may take.
+    /// Adds a waiter. Returns the channel's semaphore, with a permit for each message.
     pub(super) async fn join(&self, channel: &str) -> Arc<Semaphore> {
         let mut sink = self.sink.lock().await;
         let (messages, first) = enter(&mut lock(&self.entries), channel);
@@ -48,7 +48,7 @@ impl Channels {
         messages
     }
 
-    /// One fewer. What nobody took goes with the last of them.
+    /// Removes a waiter. Messages that nobody took go with the last waiter.
     pub(super) async fn leave(&self, channel: &str) {
         let mut sink = self.sink.lock().await;
         if leave(&mut lock(&self.entries), channel) {

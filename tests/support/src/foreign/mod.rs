@@ -1,10 +1,10 @@
 //! Stand-ins for the lock libraries that others run on the same masters, for tests beside them.
 //!
-//! Each sends what the library sends, in its order, and waits as it waits; what it does about broken
-//! masters is not shown. A value called `Client` is one process of theirs: its tasks
-//! share its id and its connections, and all of it ends when it and its locks are dropped.
+//! Each stand-in sends the commands of its library, in their order, and waits like it. The library's reaction to
+//! broken masters is not imitated. A value called `Client` is one process of theirs. Its tasks share its id and its
+//! connections, and everything ends when the client and its locks are dropped.
 //!
-//! A future that is dropped while it locks leaves behind what it has, as a process that is killed does.
+//! A future that is dropped while it locks leaves its grants behind, like a process that is killed.
 
 mod channels;
 pub mod fair;
@@ -25,9 +25,9 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::locks::PATIENT;
 
-/// What every one of them can do.
+/// Operations that all stand-ins have.
 pub trait Lock: Send + Sync {
-    /// What unlocks, from whoever has it.
+    /// Value that unlocks the lock, also in other hands.
     type Held: Send;
 
     /// Takes the lock, or gives up after so long; without a wait it goes on until it has the lock. `None`

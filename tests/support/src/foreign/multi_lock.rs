@@ -69,7 +69,7 @@ impl LockList {
         self.locks.iter().map(RLock::owner)
     }
 
-    /// So many masters may be without a grant.
+    /// Number of masters that may be without a grant.
     fn may_fail(&self) -> usize {
         match self.kind {
             Kind::MultiLock => 0,
@@ -88,8 +88,8 @@ impl LockList {
         }
     }
 
-    /// The masters one after the other. What is held stays held while the next one is waited for; when
-    /// too many have failed it is all given back, and the list begun anew.
+    /// Takes the masters one after the other. A hold is kept while the next master is awaited. When too many masters
+    /// have failed, all holds are given back, and the list begins again.
     async fn try_for(&self, wait: Duration) -> Option<Held> {
         let deadline = Instant::now() + wait;
         let share = self.share(wait);
@@ -117,9 +117,9 @@ impl LockList {
         Some(held)
     }
 
-    /// Sends the releases one after the other, as one thread does, and awaits them together. So the last master is free later
-    /// than the first one: a client that wants all of them, and hears of the first, does not find them free. Returns the
-    /// number of those that were still held.
+    /// Sends the releases one after the other, as one thread does, and awaits them together. So the last master is
+    /// free later than the first one. A client that wants all masters, and hears of the first, does not find them
+    /// free. Returns the number of locks that were still held.
     async fn give_back(&self, held: &mut Held) -> usize {
         let unlocking = held
             .0

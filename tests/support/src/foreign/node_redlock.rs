@@ -1,5 +1,5 @@
-//! node-redlock 5 over N masters: as [`redsync`](super::redsync), but what it got in one try it keeps until
-//! the next, where it does not know it again.
+//! node-redlock 5 over N masters. It differs from [`redsync`](super::redsync) in one point: it keeps the grants of
+//! one try until the next. There it does not recognise them.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use uuid::Uuid;
 
 use super::{Lock, ask_all, delete_if_mine, dial_all, milliseconds, pause, quorum, script};
 
-/// The library has none of its own; this is what its examples ask for, and a little more.
+/// The library has no default. This is a little more than the lease of its examples.
 const LEASE: Duration = Duration::from_secs(10);
-/// Before it gives up what it has.
+/// Number of tries before it gives up its grants.
 const TRIES: u32 = 11;
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(300));
 
-/// A key that is there is somebody else's, whatever its value.
+/// An existing key counts as another client's, with any value.
 const TAKE: &str = "
     if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
     redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
@@ -53,7 +53,7 @@ pub struct RedLock {
 pub struct Held(String);
 
 impl RedLock {
-    /// One acquire of theirs, which has so many tries and until then gives nothing back.
+    /// One acquire of theirs. It has [`TRIES`] tries, and gives nothing back before the last has failed.
     async fn acquire(&self, deadline: Option<Instant>) -> Option<Held> {
         let value = Uuid::new_v4().to_string();
         let command = script(TAKE, &[&self.name], &[&value, &milliseconds(LEASE)]);
@@ -64,7 +64,7 @@ impl RedLock {
         None
     }
 
-    /// Only what is granted in one try counts together.
+    /// Only the grants of one try count together.
     async fn ask(&self, command: &Cmd, deadline: Option<Instant>) -> bool {
         for number in 1..=TRIES {
             if ask_all(&self.masters, command).await >= quorum(self.masters.len()) {
@@ -81,7 +81,7 @@ impl RedLock {
 impl Lock for RedLock {
     type Held = Held;
 
-    /// Without a wait as a caller that begins anew after each failure.
+    /// Without a wait, like a caller that begins again after each failure.
     async fn lock(&self, wait: Option<Duration>) -> Option<Held> {
         let deadline = wait.map(|wait| Instant::now() + wait);
         loop {

@@ -11,8 +11,8 @@ pub use super::redisson::Held;
 use super::redisson::{self, Asking, LEASE, Pace, Process, tagged};
 use super::{Lock, milliseconds, script};
 
-/// These answer nothing if the lock was taken, else how long the key has to live. A hash without a mode is taken as if
-/// it were free, whatever else is in it.
+/// Both answer nothing if the lock was taken, else the remaining time to live of the key. A hash without a mode
+/// counts as free, even if it has other fields.
 const READ: &str = "
     local name, timeout, owner, writer, lease = KEYS[1], KEYS[2], ARGV[1], ARGV[2], tonumber(ARGV[3])
     local mode = redis.call('HGET', name, 'mode')
@@ -89,7 +89,7 @@ const WRITE_RENEW: &str = "
     if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
     return redis.call('PEXPIRE', KEYS[1], ARGV[2])";
 
-/// Only what is held in its own mode.
+/// Takes away a hold of its own mode alone.
 const FORCE: &str = "
     if redis.call('HGET', KEYS[1], 'mode') ~= ARGV[1] then return 0 end
     redis.call('DEL', KEYS[1])
@@ -102,7 +102,7 @@ pub enum Mode {
     Write,
 }
 
-/// What a thread sends, for who sends it without waiting.
+/// Commands of a thread, for a test that sends them without waiting.
 #[derive(Clone, Debug)]
 pub struct Calls {
     name: String,
@@ -236,7 +236,7 @@ impl Half {
         matches!(self.process.run(self.calls.renew()).await, Ok(Some(1)))
     }
 
-    /// Takes it from whoever holds; whether anybody did.
+    /// Takes the lock from its holder. Returns whether there was one.
     pub async fn force(&self) -> bool {
         matches!(self.process.run(self.calls.force()).await, Ok(Some(1)))
     }

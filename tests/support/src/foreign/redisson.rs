@@ -1,5 +1,5 @@
-//! What the stand-ins for Redisson's locks have in common: a process of theirs at one master, its threads, and how one asks
-//! and sleeps in turn.
+//! Common parts of the stand-ins for Redisson's locks: a process of theirs at one master, its threads, and how one
+//! asks and sleeps in turn.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,21 +21,21 @@ pub(super) const LEASE: Duration = Duration::from_secs(30);
 /// Of a wait that nothing else ends.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// How soon a word of the server is with the thread that waits for it. Who comes first after a release, and
-/// with it each side's share, hangs on this more than on anything else.
+/// Delay between a message of the server and the thread that waits for it. It decides more than anything else which
+/// client comes first after a release. So it decides each side's share, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     /// As in Java, from one thread to another: about so that a lock and its unlock take 0.43 ms where nobody
     /// else is, and a waiter asks 0.5 ms after a message.
     Java,
-    /// At once: the hardest to be beside, since who has had the lock asks again before anybody else can.
+    /// At once. Such a neighbour is the hardest: the last holder asks again before any other client can.
     AtOnce,
 }
 
-/// Beyond what a task needs here.
+/// Time for a change of threads, beyond the time that a task needs here.
 const HANDED_OVER: Duration = Duration::from_micros(100);
 
-/// What unlocks: a thread that holds needs nothing more.
+/// Value that unlocks. It is empty: a thread that holds needs nothing more.
 #[derive(Debug)]
 pub struct Held(());
 
@@ -50,9 +50,9 @@ pub(super) struct Process {
 
 enum Answer {
     Granted,
-    /// Time to sleep: held by somebody who has so long to live, or for ever.
+    /// Time to sleep: the rest of the holder's lease, or no limit.
     Refused(Option<Duration>),
-    /// Where the library throws: a key has another type, or the master does not answer.
+    /// The library throws: a key has another type, or the master does not answer.
     Failed,
 }
 
@@ -110,8 +110,8 @@ async fn ask(lock: &impl Asking) -> Answer {
     }
 }
 
-/// Takes a lock whose releases are announced on `channel`, or gives up after `wait`. A lock without a queue listens only
-/// if there is time to wait.
+/// Takes a lock, or gives up after `wait`. The lock's releases are announced on `channel`. A lock without a queue
+/// listens only if there is time to wait.
 pub(super) async fn take(lock: &impl Asking, wait: Option<Duration>, channel: &str) -> Option<Held> {
     let deadline = wait.map(|wait| Instant::now() + wait);
     match ask(lock).await {

@@ -50,7 +50,7 @@ impl Client {
         }
     }
 
-    /// The lock of that name in the hands of a thread of its own: who takes it twice enters twice.
+    /// The lock of that name for a thread of its own. A thread that takes it twice enters twice.
     pub fn lock(&self, name: &str) -> RLock {
         RLock {
             process: Arc::clone(&self.process),

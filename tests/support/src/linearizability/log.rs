@@ -1,4 +1,4 @@
-//! Calls of a run, cut by the names that they are about, and what is found in them.
+//! Calls of a run, cut by the names that they are about, and the findings in them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

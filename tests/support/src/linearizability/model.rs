@@ -7,11 +7,11 @@ pub enum Model {
     OwnerAware,
     /// The same, and the holder may acquire again. As many releases free it.
     Reentrant,
-    /// One holder, whose token is larger than all before.
+    /// One holder, with a token larger than all before.
     Fenced,
     /// One holder with a larger token, which stays the same when the holder acquires again.
     ReentrantFenced,
-    /// At most so many holders.
+    /// At most this number of holders.
     Permits(usize),
 }
 

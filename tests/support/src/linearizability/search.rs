@@ -20,9 +20,9 @@ pub const MOST_CONFIGURATIONS: usize = 200_000;
 /// Result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Search {
-    /// An order was found after so many configurations.
+    /// An order was found, after this number of configurations.
     Linearizable(usize),
-    /// No order exists. The longest one that the model allows ends in `state`, and none of `next` may follow.
+    /// No order exists. The longest order that the model allows ends in `state`, and none of `next` may follow it.
     NonLinearizable {
         placed: usize,
         state: State,
@@ -59,15 +59,15 @@ struct Frame {
     first_return: usize,
 }
 
-/// Where an order of so many calls ends.
+/// End of an order of `placed` calls.
 struct End {
     placed: usize,
     state: State,
     next: Vec<Call>,
 }
 
-/// Calls without those owners of whose calls none returned. Such calls only take what others want, so an order with them
-/// is an order without them, too.
+/// Calls of the owners with at least one call that returned. The calls of the other owners only take the lock from
+/// others. So an order with them is an order without them, too.
 fn needed(calls: &[Call]) -> Vec<Call> {
     let mut returned: HashMap<usize, bool> = HashMap::new();
     for call in calls {

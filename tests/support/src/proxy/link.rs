@@ -1,4 +1,4 @@
-//! One connection through the proxy, and what becomes of it.
+//! One connection through the proxy, from its start to its end.
 
 use std::io::Read;
 use std::net::Ipv4Addr;
@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::line::Line;
 use super::pump::Pump;
 
-/// For a server to take what an abandoned connection holds, and to close it.
+/// Time for a server to take the bytes of an abandoned connection, and to close it.
 const TAKEN_WITHIN: Duration = Duration::from_secs(5);
 
 type Lines = (watch::Receiver<Line>, watch::Receiver<Line>);
@@ -27,7 +27,7 @@ pub struct Link {
     task: JoinHandle<()>,
 }
 
-/// A connection whose client is gone while the server still knows nothing of it.
+/// A connection that its client has left, unknown to the server.
 #[derive(Debug)]
 pub struct Abandoned {
     bytes: Vec<u8>,
@@ -95,11 +95,11 @@ async fn carry(
     Ok(())
 }
 
-/// Closes the client's side and keeps what it had sent.
+/// Closes the client's side and keeps the bytes that it had sent.
 fn take_over(up: Pump, down: Pump) -> Result<Abandoned> {
     let (mut bytes, from_client, to_server) = up.undelivered();
     let (_, from_server, to_client) = down.undelivered();
-    // The client has sent what its system has accepted, though the proxy may not have read it yet.
+    // The client has sent all bytes that its system has accepted, though the proxy may not have read them yet.
     let mut client = from_client.reunite(to_client)?.into_std()?;
     // Ends by an error in any case but one: there is nothing more for now, or the client has broken off.
     let _ = client.read_to_end(&mut bytes);
@@ -111,8 +111,8 @@ fn take_over(up: Pump, down: Pump) -> Result<Abandoned> {
 }
 
 impl Abandoned {
-    /// Sends what was held and then the end of the stream, and waits until the server closes its side in
-    /// turn: by then it has run everything. Returns the number of bytes.
+    /// Sends the held bytes and then the end of the stream. Waits until the server closes its side in turn: by then
+    /// it has run everything. Returns the number of bytes.
     pub async fn deliver(mut self) -> Result<usize> {
         let taken = async {
             let mut answers = Vec::new();

@@ -91,13 +91,13 @@ impl Proxy {
         self.shared.accepted.load(Ordering::SeqCst)
     }
 
-    /// Latency, not bandwidth: whatever arrives from now on is delivered that much later, in order, exact to about
-    /// a tenth of a millisecond on a machine that is not busy.
+    /// Sets a latency, without a limit of bandwidth. All bytes that arrive from now on are delivered that much later,
+    /// in order. It is exact to about a tenth of a millisecond on a machine that is not busy.
     pub fn set_delay(&self, direction: Direction, delay: Duration) {
         self.line(direction).send_modify(|line| line.delay = delay);
     }
 
-    /// Holds back what has not been delivered yet, the end of a connection included.
+    /// Holds back all undelivered bytes, the end of a connection included.
     pub fn pause(&self, direction: Direction) {
         self.line(direction).send_modify(|line| line.paused = true);
     }
@@ -133,11 +133,11 @@ impl Proxy {
         }
     }
 
-    /// Closes the client's side of the current connections while the server's side stays open. What the
-    /// clients had sent and the server has not got is held for [`deliver_abandoned`](Self::deliver_abandoned).
+    /// Closes the client's side of the current connections while the server's side stays open. Bytes that clients
+    /// have sent and the server has not received are held for [`deliver_abandoned`](Self::deliver_abandoned).
     ///
-    /// Nothing of it arrives by itself, whatever the delay; to be sure that something is held, pause the
-    /// direction first.
+    /// None of these bytes arrives by itself, with any delay. To be sure that something is held, pause the direction
+    /// first.
     pub async fn abandon(&self) {
         for link in self.take_links() {
             let abandoned = link.abandon().await;
@@ -145,8 +145,8 @@ impl Proxy {
         }
     }
 
-    /// Delivers what abandoned connections hold, in the order of their opening; when it returns the server
-    /// has run it all and closed them. Returns the number of bytes.
+    /// Delivers the bytes of abandoned connections, in the order of their opening. When it returns, the server has
+    /// run all of them and closed the connections. Returns the number of bytes.
     pub async fn deliver_abandoned(&self) -> usize {
         let abandoned = take(&mut *lock(&self.abandoned));
         let mut delivered = 0;

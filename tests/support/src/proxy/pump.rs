@@ -33,7 +33,7 @@ pub struct Pump {
     queue: VecDeque<Chunk>,
     /// The source may still send.
     open: bool,
-    /// The destination takes nothing any more; what comes is dropped, so that the source sees no difference.
+    /// The destination takes nothing any more. Later bytes are dropped, so that the source sees no difference.
     broken: bool,
 }
 
@@ -61,7 +61,7 @@ impl Pump {
     }
 
     fn arrived(&mut self, read: io::Result<&[u8]>) {
-        // A connection that breaks ends like one that is closed: there is nothing more to carry.
+        // A connection that breaks ends like a closed connection: there is nothing more to carry.
         let bytes = read.unwrap_or_default().to_vec();
         self.open = !bytes.is_empty();
         let due = Instant::now() + self.line.borrow().delay;
@@ -93,7 +93,7 @@ impl Pump {
         }
     }
 
-    /// Ends the pump: what was not delivered, and both sockets.
+    /// Ends the pump. Returns the undelivered bytes, and both sockets.
     pub fn undelivered(self) -> (Vec<u8>, OwnedReadHalf, OwnedWriteHalf) {
         let bytes = self.queue.into_iter().flat_map(|chunk| chunk.bytes).collect();
         (bytes, self.from, self.to)

@@ -54,7 +54,7 @@ fn keep_time(taken: &Receiver<Wait>) {
             Err(RecvTimeoutError::Timeout) => {
                 let later = waiting.split_off(&(Instant::now(), u64::MAX));
                 for over in std::mem::replace(&mut waiting, later).into_values() {
-                    // Who waited may have left.
+                    // The waiter may have left.
                     let _: Result<(), ()> = over.send(());
                 }
             }

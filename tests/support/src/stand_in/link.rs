@@ -19,8 +19,8 @@ impl Link {
         self.subscriber.load(Ordering::SeqCst)
     }
 
-    /// Answers commands one after the other, and passes on what the server pushes. Over RESP2 a connection is the client's and
-    /// the real server's alone from its first subscription on.
+    /// Answers commands one after the other, and passes on the messages that the server pushes. Over RESP2, a
+    /// connection belongs to the client and the real server alone from its first subscription on.
     pub async fn serve(
         &self,
         client: TcpStream,
@@ -79,7 +79,7 @@ impl Link {
     }
 }
 
-/// Passes on what the server pushes, until the client asks for something.
+/// Passes on the messages that the server pushes, until the client asks for something.
 async fn pass_pushed(client: &mut BufReader<TcpStream>, server: &mut BufReader<TcpStream>) -> Result<()> {
     loop {
         tokio::select! {

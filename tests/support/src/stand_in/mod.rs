@@ -33,12 +33,12 @@ struct Shared {
 }
 
 impl StandIn {
-    /// Passes on what the script does not answer.
+    /// Starts before a real server, and passes on the commands that the script does not answer.
     pub async fn before(server: &Server, script: Script) -> Self {
         Self::start(Some(server.port()), script).await
     }
 
-    /// Knows nothing but what the script answers.
+    /// Starts alone, and knows only the answers of the script.
     pub async fn alone(script: Script) -> Self {
         Self::start(None, script).await
     }
@@ -85,12 +85,12 @@ impl StandIn {
         self.shared.accepted.load(Ordering::SeqCst)
     }
 
-    /// The commands that it was asked for, but for what came behind a subscription over RESP2.
+    /// The commands that it was asked, without the ones behind a subscription over RESP2.
     pub fn received(&self) -> Vec<String> {
         lock(&self.shared.received).clone()
     }
 
-    /// Forgets what it has received.
+    /// Forgets the received commands.
     pub fn forget(&self) {
         lock(&self.shared.received).clear();
     }
@@ -100,7 +100,7 @@ impl StandIn {
         self.end(|_| true);
     }
 
-    /// Ends those that are for messages alone, as they are over RESP2.
+    /// Ends the connections that are for messages alone, as they are over RESP2.
     pub fn reset_subscribers(&self) {
         self.end(Link::is_subscriber);
     }
@@ -130,7 +130,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
                     lock(&shared.received).push(words.join(" "));
                     lock(&shared.script).answer(words)
                 };
-                // A connection that breaks ends like one that is closed.
+                // A connection that breaks ends like a closed connection.
                 let _ = link.serve(client, shared.behind, answers).await;
             }
         });

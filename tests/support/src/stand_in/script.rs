@@ -1,4 +1,4 @@
-//! What is answered in the place of a server.
+//! Answers in the place of a server.
 
 use std::collections::BTreeMap;
 
@@ -7,18 +7,18 @@ use std::collections::BTreeMap;
 pub struct Script {
     /// By the words that a command begins with, in capitals.
     answers: BTreeMap<String, String>,
-    /// What INFO tells in place of what the server behind does; `None` is not told at all.
+    /// Facts that INFO tells in place of the facts of the server behind; `None` is not told at all.
     facts: BTreeMap<String, Option<String>>,
 }
 
-/// What becomes of a command.
+/// Treatment of a command.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Answer {
     /// It is answered by these bytes.
     Says(String),
     /// It is passed on, and so is its answer.
     Passed,
-    /// The same with what is told by INFO changed.
+    /// The same, with changes in the answer of INFO.
     Edited(Edit),
 }
 
