@@ -1,7 +1,7 @@
 //! The masters that arguments and environment name.
 
-use std::cell::RefCell;
-use std::env::{self, VarError};
+use std::env;
+use std::ffi::OsString;
 use std::time::Duration;
 
 use multilock::{ConnectError, Masters, MastersBuilder, NodeError, Policy, Status};
@@ -23,24 +23,11 @@ impl MastersArgs {
     pub(crate) fn builder(&self) -> Result<MastersBuilder, Failure> {
         let file = self.nodes_file.as_ref().map(|file| file.display().to_string());
         let is_named = self.nodes.is_some() || file.is_some();
-        let unreadable = RefCell::new(None);
-        let builder = MastersBuilder::from_variables(|name| match (name, env::var(name)) {
-            ("MULTILOCK_NODES", _) if is_named => self.nodes.clone(),
-            ("MULTILOCK_NODES_FILE", _) if is_named => file.clone(),
-            (_, Ok(value)) => Some(value),
-            (_, Err(VarError::NotPresent)) => None,
-            // Without the value, the client would lock other names, or with other settings.
-            (name, Err(VarError::NotUnicode(_))) => {
-                unreadable.replace(Some(name.to_owned()));
-                None
-            }
-        });
-        if let Some(name) = unreadable.into_inner() {
-            return Err(Failure::usage(format_args!(
-                "{name}: bytes that are not UTF-8 are not allowed; allowed: text in UTF-8"
-            )));
-        }
-        let mut builder = builder?;
+        let mut builder = MastersBuilder::from_variables(|name| match name {
+            "MULTILOCK_NODES" if is_named => self.nodes.clone().map(OsString::from),
+            "MULTILOCK_NODES_FILE" if is_named => file.clone().map(OsString::from),
+            name => env::var_os(name),
+        })?;
         builder = builder
             .allow_eviction(self.allow_eviction)
             .strict(self.strict_memory);

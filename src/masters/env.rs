@@ -1,7 +1,6 @@
 //! Client as the environment describes it.
 
-use std::cell::RefCell;
-use std::env::VarError;
+use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -62,21 +61,8 @@ impl Masters {
     ///
     /// As [`MastersBuilder::connect`].
     pub async fn from_env() -> Result<Self, ConnectError> {
-        let unreadable = RefCell::new(None);
-        let builder = MastersBuilder::from_variables(|name| match std::env::var(name) {
-            Ok(value) => Some(value),
-            Err(VarError::NotPresent) => None,
-            // Without the value, the client would lock other names, or with other settings.
-            Err(VarError::NotUnicode(_)) => {
-                unreadable.replace(Some(name.to_owned()));
-                None
-            }
-        });
-        if let Some(name) = unreadable.into_inner() {
-            let value = format!("{name} with bytes that are not UTF-8");
-            return Err(InvalidInput::new("environment", value, "text in UTF-8").into());
-        }
-        builder?.connect().await
+        let builder = MastersBuilder::from_variables(|name| std::env::var_os(name))?;
+        builder.connect().await
     }
 }
 
@@ -98,13 +84,15 @@ impl MastersBuilder {
     ///
     /// [`InvalidInput`] names the variable. [`connect`](Self::connect) checks most of the values. A file with
     /// URLs is read here, which blocks meanwhile.
-    pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Result<Self, InvalidInput> {
+    pub fn from_variables<T: Into<OsString>>(
+        variable: impl Fn(&str) -> Option<T>,
+    ) -> Result<Self, InvalidInput> {
         Self::from_variables_and_files(variable, |file| std::fs::read_to_string(file))
     }
 
     /// Starts with the values of the variables; `read` reads a list of nodes.
-    pub(crate) fn from_variables_and_files(
-        variable: impl Fn(&str) -> Option<String>,
+    pub(crate) fn from_variables_and_files<T: Into<OsString>>(
+        variable: impl Fn(&str) -> Option<T>,
         read: impl Fn(&Path) -> io::Result<String>,
     ) -> Result<Self, InvalidInput> {
         let variables = Variables(variable);
@@ -163,10 +151,10 @@ fn switch(text: &str) -> Option<bool> {
 /// Source of variables.
 struct Variables<V>(V);
 
-impl<V: Fn(&str) -> Option<String>> Variables<V> {
+impl<S: Into<OsString>, V: Fn(&str) -> Option<S>> Variables<V> {
     /// Masters, from a list or from a file with one.
     fn nodes(&self, read: impl Fn(&Path) -> io::Result<String>) -> Result<Vec<Node>, InvalidInput> {
-        let list = (self.0)(NODES).filter(|list| !list.trim().is_empty());
+        let list = self.given(NODES)?.filter(|list| !list.trim().is_empty());
         let (list, file) = (list, self.file(NODES_FILE)?);
         let (name, value, list, allowed) = match (list, file) {
             (Some(_), Some(file)) => {
@@ -208,7 +196,7 @@ impl<V: Fn(&str) -> Option<String>> Variables<V> {
     }
 
     fn label(&self, nodes: &mut Vec<Node>) -> Result<(), InvalidInput> {
-        let Some(text) = self.text(NODE_LABELS) else {
+        let Some(text) = self.text(NODE_LABELS)? else {
             return Ok(());
         };
         let labels: Vec<&str> = text.split(',').map(str::trim).collect();
@@ -223,7 +211,7 @@ impl<V: Fn(&str) -> Option<String>> Variables<V> {
 
     /// Login of every master that has no password in its URL.
     fn credentials(&self) -> Result<Option<Provider>, InvalidInput> {
-        let (user, password) = (self.text(USER), (self.0)(PASSWORD));
+        let (user, password) = (self.text(USER)?, self.given(PASSWORD)?);
         let either = format!("one of the two: {PASSWORD_FILE} or {PASSWORD}");
         match (password, self.file(PASSWORD_FILE)?) {
             (Some(_), Some(file)) => Err(InvalidInput::new(PASSWORD_FILE, file.display(), either)),
@@ -244,7 +232,7 @@ impl<V: Fn(&str) -> Option<String>> Variables<V> {
 
     /// Name of a file.
     fn file(&self, name: &'static str) -> Result<Option<PathBuf>, InvalidInput> {
-        match (self.0)(name) {
+        match self.given(name)? {
             // A set variable means that a secret or an authority is wanted from there.
             Some(text) if text.trim().is_empty() => {
                 Err(InvalidInput::new(name, format!("{text:?}"), "the name of a file"))
@@ -254,15 +242,24 @@ impl<V: Fn(&str) -> Option<String>> Variables<V> {
     }
 
     /// Text of a variable. An empty one is not set: Compose and Helm pass those on.
-    fn text(&self, name: &str) -> Option<String> {
-        (self.0)(name).filter(|text| !text.trim().is_empty())
+    fn text(&self, name: &'static str) -> Result<Option<String>, InvalidInput> {
+        let given = self.given(name)?;
+        Ok(given.filter(|text| !text.trim().is_empty()))
+    }
+
+    /// Value of a variable. One that cannot be read does not count as not set: the client would lock other names, or with
+    /// other settings.
+    fn given(&self, name: &'static str) -> Result<Option<String>, InvalidInput> {
+        let refuse = |_| InvalidInput::new(name, "a value that is not UTF-8", "text in UTF-8");
+        let given = (self.0)(name).map(|value| value.into().into_string());
+        given.transpose().map_err(refuse)
     }
 
     fn configure(&self, config: &mut Config) -> Result<(), InvalidInput> {
-        if let Some(namespace) = self.text("MULTILOCK_NAMESPACE") {
+        if let Some(namespace) = self.text("MULTILOCK_NAMESPACE")? {
             config.namespace = Namespace::new(namespace);
         }
-        if let Some(label) = self.text("MULTILOCK_CLIENT_LABEL") {
+        if let Some(label) = self.text("MULTILOCK_CLIENT_LABEL")? {
             config.client_label = ClientLabel::new(label);
         }
         config.lease = self.value("MULTILOCK_LEASE", DURATION, duration)?;
@@ -305,7 +302,7 @@ impl<V: Fn(&str) -> Option<String>> Variables<V> {
         allowed: &str,
         parse: impl Fn(&str) -> Option<T>,
     ) -> Result<Option<T>, InvalidInput> {
-        let Some(text) = self.text(name) else {
+        let Some(text) = self.text(name)? else {
             return Ok(None);
         };
         let refuse = || InvalidInput::new(name, format!("{text:?}"), allowed);

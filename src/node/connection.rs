@@ -272,14 +272,11 @@ impl Link {
     pub(crate) fn kept_silent(&self, sent: Instant) {
         let mut silence = self.silence.lock().unwrap_or_else(PoisonError::into_inner);
         let came_since = |time| self.wire.last_received().is_some_and(|received| received >= time);
-        if silence.last.is_some_and(came_since) {
+        let is_slow = came_since(sent);
+        if is_slow || silence.last.is_some_and(came_since) {
             *silence = Silence::default();
         }
-        if came_since(sent) {
-            *silence = Silence::default();
-            return;
-        }
-        if silence.last.is_some_and(|last| sent < last) {
+        if is_slow || silence.last.is_some_and(|last| sent < last) {
             return;
         }
         let now = Instant::now();

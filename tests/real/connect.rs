@@ -834,7 +834,7 @@ async fn from_the_environment() {
     unreadable.env("MULTILOCK_NAMESPACE", OsStr::from_bytes(b"m\xfcnchen"));
     unreadable.env(
         "MULTILOCK_TEST_EXPECTED",
-        "environment: MULTILOCK_NAMESPACE with bytes that are not UTF-8 is not allowed; allowed: text in UTF-8",
+        "MULTILOCK_NAMESPACE: a value that is not UTF-8 is not allowed; allowed: text in UTF-8",
     );
     assert!(unreadable.status().expect("a child").success());
     let usual = [

@@ -80,10 +80,8 @@ impl Target {
     /// Whether any running process of it is left.
     pub(super) fn is_there(&self) -> bool {
         match *self {
-            Self::Group { leader, .. } => {
-                let has_members = test_kill_process_group(leader) != Err(Errno::SRCH);
-                (has_members && !processes::only_zombies(leader)) || !self.jobs().is_empty()
-            }
+            Self::Group { leader, ref hold } => processes::is_running(leader, hold)
+                .unwrap_or_else(|| test_kill_process_group(leader) != Err(Errno::SRCH)),
             Self::Process(pid) => test_kill_process(pid) != Err(Errno::SRCH),
         }
     }

@@ -44,36 +44,40 @@ fn all() -> Vec<Process> {
     stats.filter_map(|stat| Process::parse(&stat)).collect()
 }
 
-/// Whether only zombies are left of a group, which no longer run.
-pub(super) fn only_zombies(group: Pid) -> bool {
-    let group = group.as_raw_nonzero().get();
-    let mut members = all()
-        .into_iter()
-        .filter(|process| process.group == group)
-        .peekable();
-    members.peek().is_some() && members.all(|process| process.is_zombie)
-}
-
 /// Processes that run under a hold outside of its program's group, in the session of this process: the jobs of a
 /// shell. Some have no parent left that would lead to them, so they are also known by their environment.
 pub(super) fn jobs(group: Pid, hold: &str) -> Vec<Pid> {
+    let found = jobs_of(&all(), group, hold);
+    found.into_iter().filter_map(Pid::from_raw).collect()
+}
+
+/// Whether any process of the group or any such job runs; `None` without `/proc`. A zombie does not run.
+pub(super) fn is_running(group: Pid, hold: &str) -> Option<bool> {
     let all = all();
+    let leader = group.as_raw_nonzero().get();
+    let has_member = || {
+        all.iter()
+            .any(|process| process.group == leader && !process.is_zombie)
+    };
+    (!all.is_empty()).then(|| has_member() || !jobs_of(&all, group, hold).is_empty())
+}
+
+fn jobs_of(all: &[Process], group: Pid, hold: &str) -> Vec<i32> {
     let own = getpid().as_raw_nonzero().get();
     let Some(own) = all.iter().find(|process| process.pid == own) else {
         return Vec::new();
     };
-    let is_under_hold = |process: &Process| is_under(process.pid, hold);
-    let found = jobs_among(&all, group.as_raw_nonzero().get(), own.session, is_under_hold);
-    found.into_iter().filter_map(Pid::from_raw).collect()
+    let expected = format!("{HOLD}={hold}");
+    let is_under_hold = |process: &Process| has_in_environment(process.pid, &expected);
+    jobs_among(all, group.as_raw_nonzero().get(), own.session, is_under_hold)
 }
 
-/// Whether a process was started with that hold in its environment.
-fn is_under(pid: i32, hold: &str) -> bool {
+/// Whether a process was started with that variable.
+fn has_in_environment(pid: i32, variable: &str) -> bool {
     let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-    let expected = format!("{HOLD}={hold}");
     environment
         .split(|byte| *byte == 0)
-        .any(|variable| variable == expected.as_bytes())
+        .any(|other| other == variable.as_bytes())
 }
 
 fn jobs_among(

@@ -244,3 +244,18 @@ async fn the_jobs_of_a_shell_end_with_the_hold() {
         pty.until("outside 23").await;
     }
 }
+
+/// The holder that got the lock while the question was on the screen was not shown, and keeps it.
+#[tokio::test]
+async fn a_force_spares_a_holder_that_came_after_the_question() {
+    let (servers, mut pty) = before_a_terminal().await;
+    let masters = connect(urls(&servers)).await;
+    let shown = held_everywhere(&masters.red_lock("a")).await;
+    pty.line("multilock force-release a; echo status $?, $((20 + 3))");
+    pty.until("Take it away?").await;
+    shown.unlock().await.expect("held");
+    let later = held_everywhere(&masters.red_lock("a")).await;
+    pty.line("y");
+    pty.until("status 1, 23").await;
+    later.unlock().await.expect("still held");
+}

@@ -258,19 +258,15 @@ async fn the_old_server_put_back_after_a_restart() {
 /// The same, and the old server was introduced again while it was away, but before the last grant that it missed.
 #[tokio::test(start_paused = true)]
 async fn the_old_server_put_back_with_a_newer_record() {
-    let stage = Stage::new(3);
-    let spare = Cluster::new(1);
-    let watching = stage.connect(&stage.a).await;
-    let (old, away) = (stage.cluster.master(0), spare.master(0));
-    old.change_places(away);
-    sleep(QUARANTINE + ms(1000)).await;
+    let (stage, spare) = (Stage::new(3), Cluster::new(1));
+    let (watching, away) = replaced(&stage, &spare).await;
     // The server that has the place of the spare now is the old one.
     record_anew(away);
     sleep(ms(100)).await;
     stage.a.cut(2, Direction::Both);
     let held = watching.red_lock("a").lease(LEASE).try_lock().await;
     let held = held.expect("the spare and 1 grant");
-    old.change_places(away);
+    stage.cluster.master(0).change_places(away);
     sleep(ms(600)).await;
     stage.b.cut(1, Direction::Both);
     apart(&held, &stage.connect(&stage.b).await).await;
@@ -279,12 +275,8 @@ async fn the_old_server_put_back_with_a_newer_record() {
 /// The same, and the last grant that it missed is read after it has come back. Its record is of old standing by then.
 #[tokio::test(start_paused = true)]
 async fn the_old_server_put_back_before_the_grant_that_it_missed_is_read() {
-    let stage = Stage::new(3);
-    let spare = Cluster::new(1);
-    let watching = stage.connect(&stage.a).await;
-    let (old, away) = (stage.cluster.master(0), spare.master(0));
-    old.change_places(away);
-    sleep(QUARANTINE + ms(1000)).await;
+    let (stage, spare) = (Stage::new(3), Cluster::new(1));
+    let (watching, away) = replaced(&stage, &spare).await;
     record_anew(away);
     sleep(QUARANTINE + ms(1000)).await;
     stage.a.cut(2, Direction::Both);
@@ -293,7 +285,7 @@ async fn the_old_server_put_back_before_the_grant_that_it_missed_is_read() {
     let lock = watching.red_lock("a").lease(LEASE);
     let locking = tokio::spawn(async move { lock.try_lock().await });
     sleep(ms(5)).await;
-    old.change_places(away);
+    stage.cluster.master(0).change_places(away);
     let held = locking.await.expect("no panic");
     stage.b.cut(1, Direction::Both);
     let b = stage.connect(&stage.b).await;
@@ -302,6 +294,14 @@ async fn the_old_server_put_back_before_the_grant_that_it_missed_is_read() {
         Err(LockError::Unreachable { .. }) => {}
         Err(other) => panic!("{other}"),
     }
+}
+
+/// A client of long standing beside a spare in the place of master 0, and that master in the spare's own place.
+async fn replaced<'a>(stage: &Stage, spare: &'a Cluster) -> (Masters, &'a Master) {
+    let (watching, away) = (stage.connect(&stage.a).await, spare.master(0));
+    stage.cluster.master(0).change_places(away);
+    sleep(QUARANTINE + ms(1000)).await;
+    (watching, away)
 }
 
 /// Has the memory of a master count from now on, as another client might.
@@ -319,23 +319,25 @@ fn record_anew(master: &Master) {
 #[tokio::test(start_paused = true)]
 async fn a_restart_is_recorded_once() {
     // One after the other; and so close that each has looked before the first has stored, and so asks for it, too.
-    recorded_once([0, 10, 30].map(ms), 1).await;
-    recorded_once([5, 6, 7].map(ms), 3).await;
+    recorded_once([0, 10, 30].map(ms), 1, ms(0)).await;
+    recorded_once([5, 6, 7].map(ms), 3, ms(0)).await;
+    // The last one is cut off meanwhile, so its connection is set up for long.
+    recorded_once([0, 10, 30].map(ms), 1, ms(100)).await;
 }
 
-async fn recorded_once(distances: [Duration; 3], asked: u64) {
+async fn recorded_once(distances: [Duration; 3], asked: u64, cut_off_for: Duration) {
     let cluster = Cluster::new(3);
-    let connect = async |distance| {
-        let network = Network::new(3);
+    let networks = distances.map(|_| Network::new(3));
+    let connect = async |network: &Network, distance| {
         network.set_distance(0, distance);
-        let client = Client::new().network(&network);
+        let client = Client::new().network(network);
         let builder = builder().strict(true).node_timeout(ms(200));
         let connected = cluster.connect_as(&client, builder).await;
         connected.expect("a majority can be reached")
     };
     let mut clients = Vec::new();
-    for distance in distances {
-        clients.push(connect(distance).await);
+    for (network, distance) in networks.iter().zip(distances) {
+        clients.push(connect(network, distance).await);
     }
     sleep(LEASE).await;
     let master = cluster.master(0);
@@ -346,7 +348,12 @@ async fn recorded_once(distances: [Duration; 3], asked: u64) {
     let guard = far.multi_lock("b").try_lock().await.expect("free");
     let unlocking = tokio::spawn(guard.unlock());
     sleep(distances[2] + ms(1)).await;
+    if cut_off_for > ms(0) {
+        networks[2].cut(0, Direction::Both);
+    }
     master.restart(Keep::Data);
+    sleep(cut_off_for).await;
+    networks[2].heal(0);
     let _ = unlocking.await.expect("no panic");
     sleep(QUARANTINE + ms(1000)).await;
     assert_eq!(introduced() - before, asked);
