@@ -549,7 +549,8 @@ async fn a_program_that_was_stopped_goes_on_with_the_command() {
     let variables = multilock(&urls(&servers));
     let variables = variables.as_std().get_envs();
     let running = command
-        .args(["--wait", PROGRAM, "run", "a", "-c", "--", &script])
+        // Not by a shell that forks by `vfork`: with a child that is stopped before its `exec`, such a shell does not stop.
+        .args(["--wait", PROGRAM, "run", "a", "--", "bash", "-c", &script])
         .envs(variables.filter_map(|(name, value)| Some((name, value?))))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
