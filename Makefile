@@ -21,7 +21,7 @@ demo: need-cargo ## Show the locks at work on real masters (BREAK=1, NODES=url,u
 
 # Packages that are built together share their dependencies: each set of packages has them once, with the features of all.
 TESTED := -p multilock -p multilock-cli
-CHECKED := $(TESTED) $(addprefix -p multilock-,model package monitoring cron-example scale experiments loom)
+CHECKED := $(TESTED) $(addprefix -p multilock-,browser model package monitoring cron-example scale experiments loom)
 export PACKAGES ?= $(TESTED)
 CARGO_TEST = cargo test -q --all-features $(PACKAGES)
 
@@ -91,7 +91,7 @@ run-computing:
 
 # Every directed schedule, and few at random.
 run-simulation:
-	@SIM_RUNS=200 nice $(CARGO_TEST) --test simulation -- --skip sweep_of --skip a_seed_repeats_itself
+	@SIM_RUNS=50 nice $(CARGO_TEST) --test simulation -- --skip sweep_of --skip a_seed_repeats_itself
 
 run-schedules:
 	@nice $(CARGO_TEST) $(OPTIMIZED)
@@ -126,7 +126,8 @@ alerts: ## The tests of contrib/prometheus/alerts.yml
 console: need-cargo ## The page of multilock console in a headless Chromium, and the pictures of it: docs/console-light.png, docs/console-dark.png
 	@scripts/install-redis.sh
 	@scripts/install-chromium.sh
-	@PICTURES=1 cargo test -q --all-features $(TESTED) --test browser
+	@cargo build -q --all-features -p multilock-cli
+	@PICTURES=1 cargo test -q --all-features -p multilock-browser
 
 monitoring: need-cargo ## Failing masters under a real Prometheus, and a picture of it: docs/monitoring.svg (90 s)
 	@scripts/install-redis.sh

@@ -14,7 +14,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use nix::sys::signal::SigSet;
+use nix::sys::signal::{SigSet, SigmaskHow};
 use rustix::process::{Pid, Signal};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::time::timeout;
@@ -54,7 +54,13 @@ impl Supervisor {
             .process_group(0)
             .stdin(Stdio::from(OwnedFd::from(its)))
             .stdout(Stdio::null());
-        let pid = i32::try_from(command.spawn()?.id()).ok();
+        // Signals to every process of a unit or a container are meant for the command, and this process ends after it.
+        // A terminal that stops background processes when they write does not stop this process. It inherits the mask,
+        // because a signal may arrive before its own first instruction.
+        let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
+        let spawned = command.spawn();
+        before.thread_set_mask()?;
+        let pid = i32::try_from(spawned?.id()).ok();
         Ok(Self {
             pid: pid.and_then(Pid::from_raw),
             stdin,
@@ -216,9 +222,6 @@ fn say_that_command_is_gone() {
 
 fn supervise() {
     let (sender, lines) = mpsc::channel();
-    // Signals to every process of a unit or a container are meant for the command, and this process ends after it.
-    // A terminal that stops background processes when they write does not stop this process.
-    let _ = SigSet::all().thread_block();
     thread::spawn(move || {
         for line in io::stdin().lock().lines().map_while(Result::ok) {
             if sender.send(line).is_err() {

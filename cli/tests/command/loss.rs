@@ -4,11 +4,10 @@ use std::fs;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use multilock_test_support::{Direction, Proxy, Server, connect, three, until_free};
+use multilock_test_support::{Direction, Proxy, Server, connect, three, until, until_free};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, Command};
@@ -122,7 +121,7 @@ async fn it_ends_where_the_command_itself_is_killed() {
 async fn it_ends_where_the_command_is_killed_after_others_got_signals_and_nobody_reads_stderr() {
     let (unread, stderr) = full_pipe();
     killed(stderr, |first| {
-        let supervisor = supervisor_of(first);
+        let supervisor = supervisor_of(first).expect("a supervisor");
         for sent in [Signal::HUP, Signal::INT, Signal::TERM] {
             kill_process(supervisor, sent).expect("it runs");
         }
@@ -165,24 +164,46 @@ fn full_pipe() -> (UnixStream, OwnedFd) {
 }
 
 /// The process that ends the program in place of the command.
-fn supervisor_of(command: &Child) -> Pid {
+fn supervisor_of(command: &Child) -> Option<Pid> {
     let parent = command.id().expect("it runs").to_string();
     let processes = fs::read_dir("/proc").expect("Linux").flatten();
     let supervisor = processes.map(|process| process.path()).find(|process| {
         let read = |file: &str| fs::read_to_string(process.join(file)).unwrap_or_default();
-        read("cmdline").contains("__supervise")
-            && read("stat")
-                .rsplit(") ")
-                .next()
-                .and_then(|rest| rest.split(' ').nth(1))
-                == Some(&parent)
-    });
-    let name = supervisor
-        .as_deref()
-        .and_then(Path::file_name)
-        .and_then(|name| name.to_str());
-    let pid = name.and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
-    pid.expect("a supervisor")
+        read("stat")
+            .rsplit(") ")
+            .next()
+            .and_then(|rest| rest.split(' ').nth(1))
+            == Some(&parent)
+            && read("cmdline").contains("__supervise")
+    })?;
+    let pid = supervisor.file_name()?.to_str()?.parse().ok()?;
+    Pid::from_raw(pid)
+}
+
+/// A unit may be ended while its command starts.
+#[tokio::test]
+async fn a_signal_before_the_first_instruction_of_the_supervisor_ends_nothing() {
+    let servers = three(ARGS).await;
+    for _ in 0..20 {
+        let witness = Witness::new();
+        let first = run(multilock(&urls(&servers)), &witness.script("say A; sleep 60"));
+        let mut supervisor = None;
+        until("a supervisor is there", async || {
+            let until = Instant::now() + ms(50);
+            while supervisor.is_none() && Instant::now() < until {
+                supervisor = supervisor_of(&first);
+            }
+            supervisor.is_some()
+        })
+        .await;
+        let supervisor = supervisor.expect("it is there");
+        kill_process(supervisor, Signal::TERM).expect("it runs");
+        witness.until_said("A").await;
+        // One that has ended is a zombie, or gone.
+        assert_eq!(supervisor_of(&first), Some(supervisor), "a signal has ended it");
+        signal(&first, Signal::TERM);
+        assert_eq!(said(first).await.signal, Some(Signal::TERM.as_raw()));
+    }
 }
 
 /// A quorum is frozen. Until the hold has ended, a frozen master cannot be distinguished from a slow one.

@@ -1,10 +1,8 @@
 //! The page of `multilock console` in a headless Chromium. `PICTURES=1` writes the pictures of docs/operations.md.
 #![cfg(unix)]
 
-#[path = "../command/stage.rs"]
-#[allow(dead_code, reason = "other tests need more of it")]
-mod stage;
-
+use std::env;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -16,8 +14,6 @@ use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
-
-use crate::stage::{multilock, urls};
 
 const WITHIN: Duration = Duration::from_secs(60);
 
@@ -107,19 +103,35 @@ impl Browser {
 
     async fn picture(&self, name: &str) {
         let picture = self.client.screenshot().await.expect("a picture");
-        if std::env::var_os("PICTURES").is_some() {
-            let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs");
+        if env::var_os("PICTURES").is_some() {
+            let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
             std::fs::write(format!("{docs}/{name}.png"), picture).expect("docs can be written");
         }
     }
 }
 
+fn urls(servers: &[Server]) -> Vec<String> {
+    servers.iter().map(Server::url).collect()
+}
+
 async fn console(servers: &[Server], args: &[&str]) -> (Child, String) {
-    let mut command = multilock(&urls(servers));
+    let test = env::current_exe().expect("this program");
+    let built = test.ancestors().nth(2).map(|dir| dir.join("multilock"));
+    let program = built.filter(|program| Path::exists(program));
+    let mut command = Command::new(program.expect("the command is missing: cargo build -p multilock-cli"));
+    for (name, _) in env::vars().filter(|(name, _)| name.starts_with("MULTILOCK_")) {
+        command.env_remove(name);
+    }
     let mut process = command
+        .env("MULTILOCK_NODES", urls(servers).join(","))
         .env("MULTILOCK_NODE_LABELS", "eu-1,eu-2,eu-3")
+        // The masters of a test have just been started.
+        .env("MULTILOCK_QUARANTINE", "off")
         .args(["console", "--listen", "127.0.0.1:0"])
         .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
         .spawn()
         .expect("the command");
     let line = line_of(&mut process, "http://").await;
