@@ -77,13 +77,13 @@ fn all_have_answered(status: &Status) -> bool {
     nodes.all(|node| !matches!(node.connection, Err(NodeError::Connecting)))
 }
 
-/// Whether too many masters are unfit for a majority of fit ones.
-pub(crate) fn are_unfit(masters: &Masters) -> bool {
+/// Whether too many masters are unfit for a quorum of fit ones.
+pub(crate) fn are_unfit(masters: &Masters, policy: Policy) -> bool {
     let nodes = masters.status().nodes;
     let unfit = nodes
         .iter()
         .filter(|node| matches!(node.connection, Err(NodeError::Unfit(_))));
-    unfit.count() > nodes.len() - Policy::RedLock.needed(nodes.len())
+    unfit.count() > nodes.len() - policy.needed(nodes.len())
 }
 
 /// Reports the masters without a vote. An unfit one is always reported, because its configuration has to be

@@ -77,7 +77,7 @@ fn too_few(name: &Inspection) -> String {
 
 /// Exit code that shows whether a wait may help, or a configuration has to be changed.
 fn code_of_unknown(masters: &Masters) -> u8 {
-    if are_unfit(masters) {
+    if are_unfit(masters, Policy::RedLock) {
         exit::UNFIT
     } else {
         exit::NO_QUORUM

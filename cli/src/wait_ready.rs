@@ -2,7 +2,7 @@
 
 use std::future::pending;
 
-use multilock::{Masters, NodeStatus};
+use multilock::{Masters, NodeStatus, Policy};
 use tokio::time::sleep;
 
 use crate::args::{MastersArgs, WaitReadyArgs};
@@ -22,7 +22,10 @@ pub(crate) async fn wait_ready(args: &WaitReadyArgs, masters: &MastersArgs) -> R
         biased;
         ready = masters.ready(args.policy), if !args.all => ready?,
         () = every_vote(&masters), if args.all => {}
-        () = timeout => return Err(not_ready(&masters)),
+        () = timeout => {
+            let policy = if args.all { Policy::MultiLock } else { args.policy };
+            return Err(not_ready(&masters, policy));
+        }
     }
     Ok(0)
 }
@@ -36,8 +39,8 @@ async fn every_vote(masters: &Masters) {
         .await;
 }
 
-fn not_ready(masters: &Masters) -> Failure {
-    let code = if are_unfit(masters) {
+fn not_ready(masters: &Masters, policy: Policy) -> Failure {
+    let code = if are_unfit(masters, policy) {
         exit::UNFIT
     } else {
         exit::NO_QUORUM

@@ -14,13 +14,12 @@ use axum::http::{HeaderMap, HeaderName, Method};
 use crate::args::ConsoleArgs;
 use crate::exit::{self, Failure};
 
-/// Cookie with the token.
-pub(super) const COOKIE_NAME: &str = "multilock_console";
-
 const SHORTEST_TOKEN: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Access {
+    /// Port on which requests arrive. Browsers send a cookie to every port of a host, so its name tells consoles apart.
+    port: u16,
     hosts: Vec<String>,
     token: Option<String>,
 }
@@ -53,9 +52,19 @@ impl Access {
             )));
         }
         Ok(Self {
+            port: args.listen.port(),
             hosts: args.hosts.clone(),
             token,
         })
+    }
+
+    pub(super) fn on(self, port: u16) -> Self {
+        Self { port, ..self }
+    }
+
+    /// Name of the cookie with the token.
+    pub(super) fn cookie_name(&self) -> String {
+        format!("multilock_console_{}", self.port)
     }
 
     /// Checks the host and the origin.
@@ -87,9 +96,10 @@ impl Access {
             .get_all(COOKIE)
             .iter()
             .filter_map(|value| value.to_str().ok());
+        let name = self.cookie_name();
         let cookie = cookies
             .flat_map(|cookies| cookies.split("; "))
-            .find_map(|cookie| cookie.strip_prefix(COOKIE_NAME)?.strip_prefix('='));
+            .find_map(|cookie| cookie.strip_prefix(&name)?.strip_prefix('='));
         match bearer.or(cookie) {
             given if self.accepts(given.unwrap_or_default()) => Ok(()),
             _ => Err(Refusal::Token),
@@ -159,6 +169,7 @@ mod tests {
 
     fn access(token: Option<&str>) -> Access {
         Access {
+            port: 1,
             hosts: vec![String::from("console.example")],
             token: token.map(str::to_owned),
         }

@@ -26,7 +26,7 @@ const POINTS: usize = 90;
 /// Age of a snapshot that a new viewer gets at once.
 const FRESH: Duration = Duration::from_secs(10);
 /// Viewers at a time; each has a connection.
-const MOST_VIEWERS: usize = 200;
+pub(super) const MOST_VIEWERS: usize = 200;
 
 /// Looks at the masters, for all viewers together.
 #[derive(Clone, Debug)]

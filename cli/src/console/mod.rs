@@ -3,9 +3,10 @@
 //! - `look.rs` asks the masters while somebody looks.
 //! - `snapshot.rs` is the result of one look, as the page gets it.
 //! - `access.rs` decides about each request: its host, its origin and its token.
-//! - `server.rs` answers requests; `page/` is the page.
+//! - `connections.rs` accepts connections and bounds them; `server.rs` answers requests; `page/` is the page.
 
 mod access;
+mod connections;
 mod look;
 mod server;
 mod snapshot;
@@ -33,8 +34,8 @@ pub(crate) async fn console(args: &ConsoleArgs, masters: &MastersArgs) -> Result
     })?;
     let address = listener.local_addr()?;
     let looks = Looks::begin(masters.clone(), builder);
-    let router = server::router(masters, looks, Arc::new(access), args.allow_force);
+    let access = Arc::new(access.on(address.port()));
+    let router = server::router(masters, looks, access, args.allow_force);
     print(&format!("multilock: the console is at http://{address}/\n"))?;
-    axum::serve(listener, router).await?;
-    Ok(0)
+    connections::serve(listener, router).await
 }

@@ -20,7 +20,7 @@ use multilock::{Masters, Policy};
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
-use super::access::{Access, COOKIE_NAME, Refusal, is_by_tls};
+use super::access::{Access, Refusal, is_by_tls};
 use super::look::Looks;
 use super::snapshot::Order;
 use crate::report::hold_id;
@@ -112,8 +112,9 @@ async fn sign_in(State(console): State<Console>, headers: HeaderMap, body: Bytes
         return sign_in_page("This is another token.");
     }
     // Behind a proxy with TLS the browser keeps it to TLS.
+    let name = console.access.cookie_name();
     let secure = if is_by_tls(&headers) { "; Secure" } else { "" };
-    let cookie = format!("{COOKIE_NAME}={token}; HttpOnly; SameSite=Lax; Path=/{secure}");
+    let cookie = format!("{name}={token}; HttpOnly; SameSite=Lax; Path=/{secure}");
     let headers = [(LOCATION, String::from("/")), (SET_COOKIE, cookie)];
     (StatusCode::SEE_OTHER, headers).into_response()
 }

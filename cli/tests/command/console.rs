@@ -280,8 +280,12 @@ async fn a_token_opens_the_page() {
         "{}",
         answer.text
     );
-    let cookie = [("Cookie", "multilock_console=correct-horse-battery")];
-    assert_eq!(console.get("/", &cookie).await.status, 200);
+    // Browsers send cookies to every port of a host. The token of another console stays beside this one.
+    let cookie = format!(
+        "multilock_console_1=another-horse-battery; multilock_console_{}=correct-horse-battery",
+        console.address.port()
+    );
+    assert_eq!(console.get("/", &[("Cookie", &cookie)]).await.status, 200);
     assert_eq!(
         console
             .get("/", &[("Authorization", "Bearer correct-horse-battery")])
@@ -289,6 +293,34 @@ async fn a_token_opens_the_page() {
             .status,
         200
     );
+}
+
+/// Otherwise whoever reaches the port could use up its connections.
+#[tokio::test]
+async fn requests_that_do_not_go_on_are_given_up() {
+    let servers = three(ARGS).await;
+    let console = console(&servers, &[]).await;
+    let url = console.url();
+    let host = format!("Host: {}", console.address);
+    let whole_head =
+        format!("POST /force HTTP/1.1\r\n{host}\r\nOrigin: {url}\r\nContent-Length: 100\r\n\r\n");
+    let half = async |request: &str| {
+        let mut stream = TcpStream::connect(console.address).await.expect("it listens");
+        stream.write_all(request.as_bytes()).await.expect("it reads");
+        let mut answer = String::new();
+        timeout(WITHIN, stream.read_to_string(&mut answer))
+            .await
+            .expect("it is closed")
+            .expect("text");
+        answer
+    };
+    let mut viewer = console.viewer("").await;
+    let (nothing, head, body) = tokio::join!(half(""), half("GET / HTTP/1.1\r\nHost"), half(&whole_head));
+    assert_eq!(nothing, "");
+    assert!(!head.contains(" 200 "), "{head}");
+    assert!(body.starts_with("HTTP/1.1 408 "), "{body}");
+    // Somebody who looks has sent a whole request.
+    viewer.snapshot().await;
 }
 
 #[tokio::test]

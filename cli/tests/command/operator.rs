@@ -165,6 +165,15 @@ async fn it_waits_until_masters_are_ready() {
         "{told_multi:?}"
     );
     assert_eq!(ready(&["--policy", "4"]).await, Some(64));
+    // Only a change of a configuration helps: a single unfit master is too many where all are needed.
+    servers[0].restart(Keep::Nothing).await;
+    let port = servers[1].port().to_string();
+    servers[0].command(&["REPLICAOF", "127.0.0.1", &port]).await;
+    for args in [&["--policy", "multi"][..], &["--all"]] {
+        let told = told(&[&["-w", "3s"], args].concat()).await;
+        assert_eq!(told.code, Some(78), "{args:?}: {told:?}");
+    }
+    assert_eq!(ready(&["-w", "30s"]).await, Some(0), "a majority is ready");
 }
 
 #[tokio::test]
