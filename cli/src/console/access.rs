@@ -169,7 +169,7 @@ mod tests {
 
     fn access(token: Option<&str>) -> Access {
         Access {
-            port: 1,
+            port: 7411,
             hosts: vec![String::from("console.example")],
             token: token.map(str::to_owned),
         }
@@ -278,7 +278,7 @@ mod tests {
         assert_eq!(access(None).check_token(&HeaderMap::new()), Ok(()));
         assert_eq!(check(&[(AUTHORIZATION, "Bearer 0123456789abcdef")]), Ok(()));
         assert_eq!(
-            check(&[(COOKIE, "a=b; multilock_console=0123456789abcdef")]),
+            check(&[(COOKIE, "a=b; multilock_console_7411=0123456789abcdef")]),
             Ok(())
         );
         for wrong in [
@@ -290,7 +290,7 @@ mod tests {
             assert_eq!(check(&[(AUTHORIZATION, wrong)]), Err(Refusal::Token), "{wrong}");
         }
         assert_eq!(
-            check(&[(COOKIE, "multilock_console=0123456789abcde")]),
+            check(&[(COOKIE, "multilock_console_7411=0123456789abcde")]),
             Err(Refusal::Token)
         );
         assert_eq!(check(&[]), Err(Refusal::Token));
