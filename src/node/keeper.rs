@@ -21,7 +21,7 @@ use crate::events::EventObserver;
 use crate::node::channels::Topics;
 use crate::node::trust::membership::Membership;
 use crate::protocol::lease_timing::LeaseTiming;
-use crate::time::backoff::{LONGEST_DELAY, delays};
+use crate::time::backoff::{LONGEST_DELAY, LONGEST_SLOW_DELAY, delays, slow_delays};
 use crate::time::clock::{Clock, Moment};
 use crate::time::random::Random;
 use crate::time::rounded::Rounded;
@@ -112,6 +112,7 @@ impl Keeper {
         delays: &mut impl Iterator<Item = Duration>,
     ) -> (Connection, Arc<ClockCheck>, Moment, Instant) {
         let context = &self.context;
+        let mut unfit_delays = slow_delays(&context.random);
         let mut was_replica = false;
         loop {
             let (begun, started) = (context.clock.now(), Instant::now());
@@ -131,7 +132,14 @@ impl Keeper {
             was_replica |= error == NodeError::Unfit(Unfit::Replica);
             context.membership.failed(self.slot.node());
             self.slot.down(&error);
-            sleep(delays.next().unwrap_or(LONGEST_DELAY)).await;
+            let delay = match error {
+                // A replica may become the master at any moment. Any other reason lasts until a configuration is corrected.
+                NodeError::Unfit(reason) if reason != Unfit::Replica => {
+                    unfit_delays.next().unwrap_or(LONGEST_SLOW_DELAY)
+                }
+                _ => delays.next().unwrap_or(LONGEST_DELAY),
+            };
+            sleep(delay).await;
         }
     }
 

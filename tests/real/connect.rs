@@ -17,6 +17,7 @@ use redis::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
+use tokio::time::sleep;
 
 /// The refusal of `urls` where all of them are to be fit, and how it reads.
 async fn refusal<S: Into<String>>(urls: impl IntoIterator<Item = S>) -> (ConnectError, String) {
@@ -324,7 +325,7 @@ async fn a_server_without_resp3() {
     }
     let other = connect(servers.iter().map(|server| format!("{}/3", server.url()))).await;
     let waiting = tokio::spawn(async move { other.red_lock("a").wait(WITHIN).lock().await });
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    sleep(Duration::from_millis(50)).await;
     assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
     let next = waiting.await.expect("no panic").expect("free");
     assert_eq!(next.unlock().await, Ok(Unlocked::Released));
@@ -655,6 +656,35 @@ async fn a_late_comer_that_is_unfit_never_votes() {
         }
     })
     .await;
+}
+
+/// Each attempt is a connection and a look at the server. Of an operator's many clients, none may hammer a server that
+/// only a change of its configuration makes fit.
+#[tokio::test]
+async fn an_unfit_server_is_connected_to_after_pauses_that_grow() {
+    let cluster = Cluster::start(2).await;
+    let other = Server::start_with(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]).await;
+    let masters = connect(between(&cluster, other.url())).await;
+    let connections = async || {
+        let stats = text(&other, &["INFO", "stats"]).await;
+        let count = stats
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("total_connections_received:"));
+        count
+            .and_then(|count| count.parse::<u64>().ok())
+            .expect("a number")
+    };
+    let before = connections().await;
+    sleep(Duration::from_secs(10)).await;
+    // Attempts at 250 ms to 500 ms from each other would be 20 or more.
+    let made = connections().await - before;
+    assert!((1..=9).contains(&made), "{made} connections");
+    other
+        .command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"])
+        .await;
+    within("it is fit", async { masters.ready(Policy::MultiLock).await })
+        .await
+        .expect("open");
 }
 
 #[tokio::test]

@@ -69,6 +69,7 @@ fn by_facts(facts: &ServerFacts) -> Value {
         "maxmemory_policy": facts.eviction_policy,
         "appendonly": facts.append_only,
         "appendfsync": facts.append_fsync,
+        "no_appendfsync_on_rewrite": facts.no_fsync_on_rewrite,
         "default_user_writes": facts.default_user_writes,
         "writes_refused": facts.writes_refused,
         "denied": facts.denied.iter().map(denied).collect::<Vec<_>>(),

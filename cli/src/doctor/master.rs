@@ -92,6 +92,11 @@ fn memory(facts: &ServerFacts) -> Vec<Finding> {
             "it writes no append-only file: after a restart it has forgotten who holds",
             "CONFIG SET appendonly yes and appendfsync always there, and the same in its configuration",
         ),
+        (Some(true), Some("always")) if facts.no_fsync_on_rewrite == Some(true) => Finding::warning(
+            "append_fsync",
+            "it answers before its writes are on its disk while it rewrites the append-only file (no-appendfsync-on-rewrite yes)",
+            "CONFIG SET no-appendfsync-on-rewrite no there, and the same in its configuration",
+        ),
         (Some(true), Some("always")) => return findings,
         (Some(true), Some(fsync)) => Finding::warning(
             "append_fsync",

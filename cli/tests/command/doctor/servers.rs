@@ -48,6 +48,12 @@ async fn a_server_that_writes_nothing_to_its_disk_in_time() {
     let node = label(&servers[1]);
     for (setting, value, code, remedy) in [
         (
+            "no-appendfsync-on-rewrite",
+            "yes",
+            "append_fsync",
+            "CONFIG SET no-appendfsync-on-rewrite no",
+        ),
+        (
             "appendfsync",
             "everysec",
             "append_fsync",

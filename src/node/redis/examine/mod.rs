@@ -96,12 +96,13 @@ impl Server {
     /// Reads settings that may be denied without harm to locks.
     async fn read_settings(&self, session: &Session, facts: &mut ServerFacts) {
         let mut get = redis::cmd("CONFIG");
-        let settings = session.ask(get.arg("GET").arg("append*")).await.ok();
+        let settings = session.ask(get.arg("GET").arg("*append*")).await.ok();
         let settings: HashMap<String, String> = settings
             .and_then(|answer| redis::from_redis_value(answer).ok())
             .unwrap_or_default();
-        let enabled = settings.get("appendonly").map(|value| value == "yes");
-        facts.append_only = facts.append_only.or(enabled);
+        let enabled = |name: &str| settings.get(name).map(|value| value == "yes");
+        facts.append_only = facts.append_only.or(enabled("appendonly"));
+        facts.no_fsync_on_rewrite = enabled("no-appendfsync-on-rewrite");
         facts.append_fsync = settings.get("appendfsync").cloned();
         facts.default_user_writes = default_user_writes(session).await;
         facts.clients = self.list_clients(&session.pipe).await.ok();
@@ -132,6 +133,7 @@ fn by_info(info: &Info<'_>, resp3: bool) -> ServerFacts {
         eviction_policy: fact("maxmemory_policy"),
         append_only: info.get("aof_enabled").map(|enabled| enabled == "1"),
         append_fsync: None,
+        no_fsync_on_rewrite: None,
         default_user_writes: None,
         denied: Vec::new(),
         set: None,
