@@ -71,7 +71,7 @@ pub struct ServerFacts {
     pub append_only: Option<bool>,
     /// The server's `appendfsync`, if the user may read that (`CONFIG GET`).
     pub append_fsync: Option<String>,
-    /// Whether the server leaves `appendfsync` out while it rewrites its append-only file
+    /// Whether the server leaves `appendfsync` out while it saves a snapshot or rewrites its append-only file
     /// (`no-appendfsync-on-rewrite`), if the user may read that (`CONFIG GET`).
     pub no_fsync_on_rewrite: Option<bool>,
     /// Whether the user `default` may write keys. Servers from before 2026 check their append-only file against this user,

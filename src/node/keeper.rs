@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use backon::ExponentialBackoff;
 use futures::future::try_join_all;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::task::AbortOnDropHandle;
@@ -56,6 +57,31 @@ pub(crate) struct KeeperContext {
     pub(crate) steps: Arc<Steps>,
 }
 
+/// Pauses before attempts to connect to a master.
+struct Pauses {
+    short: ExponentialBackoff,
+    long: ExponentialBackoff,
+}
+
+impl Pauses {
+    fn new(random: &Random) -> Self {
+        Self {
+            short: delays(random),
+            long: slow_delays(random),
+        }
+    }
+
+    /// Pause after this error. An error that may pass by itself can do so at any moment. Any other one lasts until a
+    /// configuration is corrected, and many clients have it at once.
+    fn after(&mut self, error: &NodeError) -> Duration {
+        if error.passes() {
+            self.short.next().unwrap_or(LONGEST_DELAY)
+        } else {
+            self.long.next().unwrap_or(LONGEST_SLOW_DELAY)
+        }
+    }
+}
+
 impl Keeper {
     pub(crate) fn new(slot: &Arc<Slot>, context: KeeperContext) -> Self {
         Self {
@@ -67,22 +93,22 @@ impl Keeper {
     /// Keeps the connection up for ever. One task per master.
     pub(crate) async fn keep(self) {
         let random = &self.context.random;
-        let mut delays = delays(random);
+        let mut pauses = Pauses::new(random);
         let mut predecessor: Option<Peer> = None;
         loop {
-            let connecting = self.connect(predecessor.as_ref(), &mut delays);
+            let connecting = self.connect(predecessor.as_ref(), &mut pauses);
             let (connection, clock_check, begun, started) = connecting.await;
             let peer = connection.peer.clone();
             clock_check.observe(peer.clock_us, begun, self.context.clock.now());
             self.warn_of_missing(&peer, predecessor.as_ref());
             predecessor = Some(peer);
-            let (lasted, asked) = self.serve(connection, (begun, started), &clock_check).await;
+            let (end, lasted, asked) = self.serve(connection, (begun, started), &clock_check).await;
             self.context.servers.disconnected(self.slot.node(), asked);
             if lasted < LONGEST_DELAY {
                 // The next connection may end as early.
-                sleep(delays.next().unwrap_or(LONGEST_DELAY)).await;
+                sleep(pauses.after(&end)).await;
             } else {
-                delays = self::delays(random);
+                pauses = Pauses::new(random);
             }
         }
     }
@@ -109,10 +135,9 @@ impl Keeper {
     async fn connect(
         &self,
         predecessor: Option<&Peer>,
-        delays: &mut impl Iterator<Item = Duration>,
+        pauses: &mut Pauses,
     ) -> (Connection, Arc<ClockCheck>, Moment, Instant) {
         let context = &self.context;
-        let mut unfit_delays = slow_delays(&context.random);
         let mut was_replica = false;
         loop {
             let (begun, started) = (context.clock.now(), Instant::now());
@@ -132,14 +157,7 @@ impl Keeper {
             was_replica |= error == NodeError::Unfit(Unfit::Replica);
             context.membership.failed(self.slot.node());
             self.slot.down(&error);
-            let delay = match error {
-                // A replica may become the master at any moment. Any other reason lasts until a configuration is corrected.
-                NodeError::Unfit(reason) if reason != Unfit::Replica => {
-                    unfit_delays.next().unwrap_or(LONGEST_SLOW_DELAY)
-                }
-                _ => delays.next().unwrap_or(LONGEST_DELAY),
-            };
-            sleep(delay).await;
+            sleep(pauses.after(&error)).await;
         }
     }
 
@@ -188,13 +206,14 @@ impl Keeper {
     }
 
     /// Uses one connection, with a set-up that began at `begun`, until the connection ends or is to be replaced.
-    /// Returns the time for which it was in use, and the moment before the last question that the server has answered.
+    /// Returns the reason of its end, the time for which it was in use, and the moment before the last question that the
+    /// server has answered.
     async fn serve(
         &self,
         connection: Connection,
         begun: (Moment, Instant),
         clock_check: &Arc<ClockCheck>,
-    ) -> (Duration, Option<Moment>) {
+    ) -> (NodeError, Duration, Option<Moment>) {
         let (servers, node, set_up) = (&self.context.servers, self.slot.node(), begun.1.elapsed());
         let introducing = self.introduce(&connection, begun, servers.missed_until(node));
         let introduced = introducing.await;
@@ -227,7 +246,7 @@ impl Keeper {
             driver.abort();
             let _ = driver.await;
         }
-        (lasted, asked)
+        (end, lasted, asked)
     }
 
     fn recollection(&self, memory: Memory, clock_check: &Arc<ClockCheck>) -> Recollection {

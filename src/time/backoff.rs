@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use backon::{BackoffBuilder, ExponentialBuilder};
+use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 
 use crate::time::random::Random;
 
@@ -17,16 +17,16 @@ const FIRST_SLOW_DELAY: Duration = Duration::from_millis(100);
 pub(crate) const LONGEST_SLOW_DELAY: Duration = Duration::from_secs(5);
 
 /// Delays between attempts that go on until one succeeds.
-pub(crate) fn delays(random: &Random) -> impl Iterator<Item = Duration> + use<> {
+pub(crate) fn delays(random: &Random) -> ExponentialBackoff {
     growing(random, FIRST_DELAY, LONGEST_DELAY)
 }
 
 /// Delays between attempts that cannot succeed soon.
-pub(crate) fn slow_delays(random: &Random) -> impl Iterator<Item = Duration> + use<> {
+pub(crate) fn slow_delays(random: &Random) -> ExponentialBackoff {
     growing(random, FIRST_SLOW_DELAY, LONGEST_SLOW_DELAY)
 }
 
-fn growing(random: &Random, first: Duration, longest: Duration) -> impl Iterator<Item = Duration> + use<> {
+fn growing(random: &Random, first: Duration, longest: Duration) -> ExponentialBackoff {
     ExponentialBuilder::default()
         .with_min_delay(first)
         .with_max_delay(longest)

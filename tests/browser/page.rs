@@ -127,10 +127,13 @@ async fn console(servers: &[Server], args: &[&str]) -> (Child, String) {
         .env("MULTILOCK_NODE_LABELS", "eu-1,eu-2,eu-3")
         // The masters of a test have just been started.
         .env("MULTILOCK_QUARANTINE", "off")
+        .env("MULTILOCK_NODE_TIMEOUT", "5s")
+        .env("MULTILOCK_CONNECT_TIMEOUT", "5s")
         .args(["console", "--listen", "127.0.0.1:0"])
         .args(args)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
+        .stderr(Stdio::null())
         .kill_on_drop(true)
         .spawn()
         .expect("the command");

@@ -14,12 +14,13 @@ use axum::http::{HeaderMap, HeaderName, Method};
 use crate::args::ConsoleArgs;
 use crate::exit::{self, Failure};
 
+/// Beginning of the name of the cookie with the token.
+const COOKIE_NAME: &str = "multilock_console";
+
 const SHORTEST_TOKEN: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Access {
-    /// Port on which requests arrive. Browsers send a cookie to every port of a host, so its name tells consoles apart.
-    port: u16,
     hosts: Vec<String>,
     token: Option<String>,
 }
@@ -52,19 +53,9 @@ impl Access {
             )));
         }
         Ok(Self {
-            port: args.listen.port(),
             hosts: args.hosts.clone(),
             token,
         })
-    }
-
-    pub(super) fn on(self, port: u16) -> Self {
-        Self { port, ..self }
-    }
-
-    /// Name of the cookie with the token.
-    pub(super) fn cookie_name(&self) -> String {
-        format!("multilock_console_{}", self.port)
     }
 
     /// Checks the host and the origin.
@@ -96,7 +87,7 @@ impl Access {
             .get_all(COOKIE)
             .iter()
             .filter_map(|value| value.to_str().ok());
-        let name = self.cookie_name();
+        let name = cookie_name(headers);
         let cookie = cookies
             .flat_map(|cookies| cookies.split("; "))
             .find_map(|cookie| cookie.strip_prefix(&name)?.strip_prefix('='));
@@ -137,6 +128,14 @@ impl Access {
     }
 }
 
+/// Name of the cookie with the token. Browsers send a cookie to every port of a host, so the port in the name tells the
+/// consoles of a host apart.
+pub(super) fn cookie_name(headers: &HeaderMap) -> String {
+    let authority = only(headers, &HOST).and_then(|host| host.parse::<Authority>().ok());
+    let port = authority.and_then(|authority| authority.port_u16());
+    port.map_or_else(|| COOKIE_NAME.to_owned(), |port| format!("{COOKIE_NAME}_{port}"))
+}
+
 /// Whether the page was loaded by TLS, by the word of the browser.
 pub(super) fn is_by_tls(headers: &HeaderMap) -> bool {
     only(headers, &ORIGIN).is_some_and(|origin| origin.starts_with("https://"))
@@ -169,7 +168,6 @@ mod tests {
 
     fn access(token: Option<&str>) -> Access {
         Access {
-            port: 7411,
             hosts: vec![String::from("console.example")],
             token: token.map(str::to_owned),
         }
@@ -274,7 +272,9 @@ mod tests {
     #[test]
     fn a_token_is_needed_if_there_is_one() {
         let token = "0123456789abcdef";
-        let check = |all: &[(HeaderName, &'static str)]| access(Some(token)).check_token(&headers(all));
+        let check = |all: &[(HeaderName, &'static str)]| {
+            access(Some(token)).check_token(&headers(&[&[(HOST, "localhost:7411")], all].concat()))
+        };
         assert_eq!(access(None).check_token(&HeaderMap::new()), Ok(()));
         assert_eq!(check(&[(AUTHORIZATION, "Bearer 0123456789abcdef")]), Ok(()));
         assert_eq!(
@@ -293,6 +293,8 @@ mod tests {
             check(&[(COOKIE, "multilock_console_7411=0123456789abcde")]),
             Err(Refusal::Token)
         );
+        let of_another_port = [(COOKIE, "multilock_console_7412=0123456789abcdef")];
+        assert_eq!(check(&of_another_port), Err(Refusal::Token));
         assert_eq!(check(&[]), Err(Refusal::Token));
     }
 

@@ -34,8 +34,7 @@ pub(crate) async fn console(args: &ConsoleArgs, masters: &MastersArgs) -> Result
     })?;
     let address = listener.local_addr()?;
     let looks = Looks::begin(masters.clone(), builder);
-    let access = Arc::new(access.on(address.port()));
-    let router = server::router(masters, looks, access, args.allow_force);
+    let router = server::router(masters, looks, Arc::new(access), args.allow_force);
     print(&format!("multilock: the console is at http://{address}/\n"))?;
     connections::serve(listener, router).await
 }

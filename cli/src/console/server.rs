@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Bytes;
+use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Query, Request, State};
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, REFERRER_POLICY, SET_COOKIE,
     X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -19,8 +19,10 @@ use futures::StreamExt;
 use multilock::{Masters, Policy};
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
-use super::access::{Access, Refusal, is_by_tls};
+use super::access::{Access, Refusal, cookie_name, is_by_tls};
+use super::connections::ARRIVES_WITHIN;
 use super::look::Looks;
 use super::snapshot::Order;
 use crate::report::hold_id;
@@ -34,6 +36,9 @@ const SCRIPT: &str = include_str!("page/page.js");
 /// Nothing but this page's own script and style is loaded or run.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+/// Largest body of a request, in bytes. Reasons of forces are far shorter.
+const LARGEST_BODY: usize = 64 * 1024;
 
 #[derive(Clone)]
 struct Console {
@@ -61,6 +66,7 @@ pub(super) fn router(masters: Masters, looks: Looks, access: Arc<Access>, allow_
         .layer(from_fn_with_state(console.clone(), with_token))
         .route("/style.css", get(async || file("text/css; charset=utf-8", STYLE)))
         .route("/token", post(sign_in))
+        .layer(from_fn(with_whole_body))
         .layer(from_fn_with_state(console.clone(), from_here))
         .with_state(console)
 }
@@ -96,6 +102,19 @@ async fn from_here(State(console): State<Console>, request: Request, next: Next)
     answer
 }
 
+/// Gives up a request with a body that does not arrive, or is larger than any body of the page.
+async fn with_whole_body(request: Request, next: Next) -> Response {
+    let (head, body) = request.into_parts();
+    match timeout(ARRIVES_WITHIN, to_bytes(body, LARGEST_BODY)).await {
+        Ok(Ok(body)) => next.run(Request::from_parts(head, Body::from(body))).await,
+        Ok(Err(_)) => refused(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "the body is too large, or is cut off",
+        ),
+        Err(_) => refused(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time"),
+    }
+}
+
 /// Asks for the token.
 async fn with_token(State(console): State<Console>, request: Request, next: Next) -> Response {
     if console.access.check_token(request.headers()).is_ok() {
@@ -112,7 +131,7 @@ async fn sign_in(State(console): State<Console>, headers: HeaderMap, body: Bytes
         return sign_in_page("This is another token.");
     }
     // Behind a proxy with TLS the browser keeps it to TLS.
-    let name = console.access.cookie_name();
+    let name = cookie_name(&headers);
     let secure = if is_by_tls(&headers) { "; Secure" } else { "" };
     let cookie = format!("{name}={token}; HttpOnly; SameSite=Lax; Path=/{secure}");
     let headers = [(LOCATION, String::from("/")), (SET_COOKIE, cookie)];

@@ -94,7 +94,7 @@ fn memory(facts: &ServerFacts) -> Vec<Finding> {
         ),
         (Some(true), Some("always")) if facts.no_fsync_on_rewrite == Some(true) => Finding::warning(
             "append_fsync",
-            "it answers before its writes are on its disk while it rewrites the append-only file (no-appendfsync-on-rewrite yes)",
+            "while it saves a snapshot or rewrites its append-only file, it answers before its writes are on its disk (no-appendfsync-on-rewrite yes)",
             "CONFIG SET no-appendfsync-on-rewrite no there, and the same in its configuration",
         ),
         (Some(true), Some("always")) => return findings,

@@ -98,6 +98,9 @@ fn evicts(facts: &ServerFacts) -> String {
 fn on_disk(facts: &ServerFacts) -> String {
     match (facts.append_only, &facts.append_fsync) {
         (Some(false), _) => "no".to_owned(),
+        (Some(true), Some(fsync)) if fsync == "always" && facts.no_fsync_on_rewrite == Some(true) => {
+            "not always".to_owned()
+        }
         (Some(true), Some(fsync)) => fsync.clone(),
         (Some(true), None) => "yes".to_owned(),
         (None, _) => "?".to_owned(),

@@ -280,7 +280,7 @@ async fn a_token_opens_the_page() {
         "{}",
         answer.text
     );
-    // Browsers send cookies to every port of a host. The token of another console stays beside this one.
+    // Browsers send cookies to every port of a host, so the token of another console may be beside this one.
     let cookie = format!(
         "multilock_console_1=another-horse-battery; multilock_console_{}=correct-horse-battery",
         console.address.port()
@@ -319,8 +319,10 @@ async fn requests_that_do_not_go_on_are_given_up() {
     assert_eq!(nothing, "");
     assert!(!head.contains(" 200 "), "{head}");
     assert!(body.starts_with("HTTP/1.1 408 "), "{body}");
-    // Somebody who looks has sent a whole request.
-    viewer.snapshot().await;
+    // Somebody who looks has sent a whole request, and sees what is there now.
+    let now = console.viewer("").await.snapshot().await;
+    let now = now["at"].as_str();
+    viewer.until(|seen| seen["at"].as_str() >= now).await;
 }
 
 #[tokio::test]
