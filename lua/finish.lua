@@ -6,6 +6,7 @@
 --       again, label of its client
 -- Returns
 --   0                      the mark's time is over by this master's clock; nothing was stored, and nothing was released
+--  -1                      the mark is stored, and does not count: somebody else has the name, so nothing is released
 --   any other              the mark is stored; the answer of release.lua
 --
 -- One script, because no moment may lie between the two at which a master neither refuses others nor reports that the
@@ -13,3 +14,4 @@
 
 local label, again_after, done_at = table.remove(ARGV), table.remove(ARGV), table.remove(ARGV)
 if store_mark(table.remove(KEYS), done_at, again_after, label) == 0 then return 0 end
+if is_taken(KEYS[1], ARGV[1] == 'rw' and ARGV[2] or ARGV[1]) then return -1 end

@@ -1,12 +1,16 @@
 -- mark: store that a job is done, or forget it. Is put behind marks.lua.
 --
--- KEYS  the job's mark
+-- KEYS  the job's mark, its name
 -- ARGV  none, to forget the mark; or: ms of the wall clock at which the job was done, ms for which it is not to be begun
---       again, label of its client
--- Returns 1, or 0 if the mark's time is over by this master's clock, so that nothing was stored
+--       again, label of its client, owner field of its hold or an empty word
+-- Returns
+--   1   the mark is stored, or forgotten
+--   0   the mark's time is over by this master's clock, so that nothing was stored
+--  -1   the mark is stored, and does not count: somebody else has the name
 
 if not ARGV[1] then
   redis.call('del', KEYS[1])
   return 1
 end
-return store_mark(KEYS[1], ARGV[1], ARGV[2], ARGV[3])
+if store_mark(KEYS[1], ARGV[1], ARGV[2], ARGV[3]) == 0 then return 0 end
+return is_taken(KEYS[2], ARGV[4]) and -1 or 1

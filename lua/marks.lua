@@ -1,5 +1,8 @@
 -- marks: the mark of a job that is done, as mark.lua and finish.lua store it.
 --
+-- A mark refuses every attempt that comes to this master after it. It says nothing to an attempt that has the name
+-- already, so beside one it is stored and does not count.
+--
 -- A mark is stored for what is left of its time by this master's clock, so a call that comes late, or twice, does not
 -- lengthen it. Two marks become one: the job was done at the later of both times, and is not begun again until the later
 -- of both ends. So their order does not matter. Returns 1, or 0 if the time is over by this master's clock, so that
@@ -22,4 +25,14 @@ local function store_mark(key, done_at, again_after, label)
   local merged = string.format('%.0f %.0f ', at, keep) .. label
   if merged ~= mark then redis.call('set', key, merged, 'px', math.min(keep, at + keep - now)) end
   return 1
+end
+
+-- Whether somebody else has the name: a holder, or an attempt that may become one.
+local function is_taken(name, owner)
+  -- pcall: nobody has a key of another type.
+  local fields = redis.pcall('hkeys', name)
+  for n = 1, #fields do
+    if fields[n] ~= owner and fields[n] ~= 'mode' and fields[n] ~= 'multilock' then return true end
+  end
+  return false
 end

@@ -72,7 +72,8 @@ impl IdleRequest<'_> {
     fn is_met_by(&self, grant: &Grant) -> bool {
         grant.names == *self.names
             && grant.granted == self.kind
-            && grant.needed >= self.needed
+            // A grant of more masters is renewed by them all, so it would end with the first that is away.
+            && grant.needed == self.needed
             && grant.tokens.is_none() != self.fenced
             && grant.caption.as_deref() == self.caption
     }

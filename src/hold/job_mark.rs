@@ -55,7 +55,7 @@ pub(crate) async fn store_and_release(
 ) -> Result<Stored, NodeSet> {
     let (yielding, random) = (&pool.topics.yielding, &pool.random);
     yielding.released(&claim.names, random);
-    let mut storing = Storing::new(&claim.names, mark, NodeSet::default());
+    let mut storing = Storing::new(&claim.names, mark, &claim.field.text(), NodeSet::default());
     let mut round = send(pool, &calls::finish(claim, mark), NodeSet::default());
     let sent = round.sent();
     while let Some((node, answer)) = round.next().await {
@@ -79,15 +79,17 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    /// Goes on in the background, as [`store`] does. `release` is the hold, unless another call has released it.
-    pub(crate) fn go_on(self, release: Option<Claim>) {
-        self.storing.go_on(&self.pool, self.round, release);
+    /// Goes on in the background, as [`store`] does. `unreleased` is the hold, with the masters that may have it, unless
+    /// another call has released it.
+    pub(crate) fn go_on(self, unreleased: Option<(Claim, NodeSet)>) {
+        self.storing.go_on(&self.pool, self.round, unreleased);
     }
 }
 
-/// Stores a mark on the masters that are not in `stored`. Returns `true` once `needed` masters have it, and `false` if the
-/// mark has ended before. The others get the mark in the background. A master that fails is asked again until it has the
-/// mark, the mark has ended, or the client is closed.
+/// Stores the mark of a hold with this owner field on the masters that are not in `stored`. Returns `true` once `needed`
+/// masters have it, and `false` if the mark has ended before. The others get the mark in the background. A master that
+/// fails, or on which the mark does not count, is asked again until the mark is stored and counts, the mark has ended, or
+/// the client is closed.
 ///
 /// # Cancel safety
 ///
@@ -96,10 +98,11 @@ pub(crate) async fn store(
     pool: &Arc<Pool>,
     names: &Names,
     mark: &JobMark,
+    owner: &str,
     needed: usize,
     stored: NodeSet,
 ) -> bool {
-    let mut storing = Storing::new(names, mark, stored);
+    let mut storing = Storing::new(names, mark, owner, stored);
     let mut delays = slow_delays(&pool.random);
     while Instant::now() < storing.until {
         let mut round = storing.send(pool);
@@ -117,7 +120,7 @@ pub(crate) async fn store(
 
 /// Stores a mark that another client has made, in one round. Returns whether `needed` masters have it.
 pub(crate) async fn confirm(pool: &Arc<Pool>, names: &Names, mark: &JobMark, needed: usize) -> bool {
-    let mut round = send(pool, &calls::mark(names, Some(mark)), NodeSet::default());
+    let mut round = send(pool, &calls::mark(names, mark, None), NodeSet::default());
     let mut stored = 0;
     while stored < needed
         && let Some((node, answer)) = round.next().await
@@ -130,7 +133,7 @@ pub(crate) async fn confirm(pool: &Arc<Pool>, names: &Names, mark: &JobMark, nee
 
 /// Forgets the mark on all masters. Returns the answer of each.
 pub(crate) async fn forget(pool: &Arc<Pool>, names: &Names) -> Vec<Vote> {
-    let mut round = send(pool, &calls::mark(names, None), NodeSet::default());
+    let mut round = send(pool, &calls::forget(names), NodeSet::default());
     let mut votes = vec![Vote::Pending; pool.slots.len()];
     while let Some((node, answer)) = round.next().await {
         votes[node] = vote_of(&mut round, node, answer);
@@ -144,14 +147,14 @@ struct Storing {
     request: Arc<Request>,
     /// End of the mark.
     until: Instant,
-    /// Masters that have the mark.
+    /// Masters that have the mark, and had let nobody in before it.
     stored: NodeSet,
 }
 
 impl Storing {
-    fn new(names: &Names, mark: &JobMark, stored: NodeSet) -> Self {
+    fn new(names: &Names, mark: &JobMark, owner: &str, stored: NodeSet) -> Self {
         Self {
-            request: calls::mark(names, Some(mark)),
+            request: calls::mark(names, mark, Some(owner)),
             until: Instant::now() + mark.keep,
             stored,
         }
@@ -167,9 +170,10 @@ impl Storing {
         }
     }
 
-    /// Goes on in the background with the masters that do not have the mark yet. The release of `claim` becomes pending at
-    /// these after the round: it may come before the mark there, as a quorum has the mark. Closing waits for the round.
-    fn go_on(mut self, pool: &Arc<Pool>, mut round: Round, claim: Option<Claim>) {
+    /// Goes on in the background with the masters that do not have the mark yet. A release becomes pending after the round at
+    /// those of them that may have the hold: it may come before the mark there, as a quorum has the mark. Closing waits for
+    /// the round.
+    fn go_on(mut self, pool: &Arc<Pool>, mut round: Round, unreleased: Option<(Claim, NodeSet)>) {
         let this = Arc::clone(pool);
         pool.in_background(async move {
             while let Some((node, answer)) = round.next().await {
@@ -177,8 +181,8 @@ impl Storing {
             }
             drop(round);
             let nodes = this.slots.len();
-            let missing = (0..nodes).filter(|node| !self.stored.contains(*node));
-            if let Some(claim) = claim {
+            if let Some((claim, having)) = unreleased {
+                let missing = having.iter().filter(|node| !self.stored.contains(*node));
                 missing.for_each(|node| this.slots[node].defer(PendingRelease::new(claim.clone())));
             }
             if self.stored.len() < nodes {
@@ -224,8 +228,11 @@ fn vote_of(round: &mut Round, node: usize, answer: Result<redis::Value, Fault>) 
 
 fn vote(answer: Result<redis::Value, Fault>) -> Vote {
     match answer {
-        // An array: the hold was not there any more.
+        // An array: the hold was not there any more, and nobody else was.
         Ok(redis::Value::Int(1..) | redis::Value::Array(_)) => Vote::Granted,
+        Ok(redis::Value::Int(..=-1)) => Vote::Failed {
+            error: "the mark is stored, and somebody else had the name before it".into(),
+        },
         Ok(_) => Vote::Failed {
             error: "its clock is ahead, and the time of the mark is over there".into(),
         },

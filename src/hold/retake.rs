@@ -36,7 +36,9 @@ pub(super) fn begin(pool: &Arc<Pool>, grant: &Grant, lease: Duration, node: usiz
 /// Takes a grant on the masters that do not have it. From then on some of its masters may forget
 /// it. Its expiry rests on the first masters until a renewal: the others had no part of the grant in between.
 pub(crate) fn widen(pool: &Arc<Pool>, grant: &Arc<Grant>, lease: Duration) {
-    for node in grant.widen().iter() {
+    // Nothing is sent to a master that is away, so it is not owed a release either.
+    let here = |node: &usize| pool.slots[*node].link().is_ok();
+    for node in grant.widen().iter().filter(here) {
         let Some(round) = begin(pool, grant, lease, node) else {
             return;
         };

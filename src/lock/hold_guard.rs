@@ -152,7 +152,7 @@ impl HoldGuard {
         let mut unreleased = None;
         if let GuardEnd::Release(release) = self.exit(was_valid) {
             release.mark_as_sent();
-            unreleased = Some(claim);
+            unreleased = Some((claim, self.hold.grant.touched()));
         }
         stored.go_on(unreleased);
         self.count_outcome(UnlockOutcome::Released);

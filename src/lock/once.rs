@@ -245,7 +245,8 @@ impl OnceJob {
             Ok(was_valid) => return was_valid,
             Err(unfinished) => unfinished,
         };
-        let storing = job_mark::store(pool, &self.options.names, &mark, self.needed(), stored);
+        let owner = guard.hold().grant.field.text();
+        let storing = job_mark::store(pool, &self.options.names, &mark, &owner, self.needed(), stored);
         let is_marked = tokio::select! {
             biased;
             _ = guard.lost() => false,

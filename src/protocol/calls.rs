@@ -212,14 +212,26 @@ pub(crate) fn acquire(acquire: &Acquire<'_>, evidence: Evidence) -> Arc<Request>
     call.done()
 }
 
-/// Packs a call of `lua/mark.lua`: the job of a name is done, or its mark is forgotten.
-pub(crate) fn mark(names: &Names, mark: Option<&JobMark>) -> Arc<Request> {
-    let mut call = Encoder::new(&MARK, names.len(), once(names));
-    call.keys(names.iter().map(keys::done));
-    if let Some(mark) = mark {
-        mark_words(&mut call, mark);
-    }
+/// Packs a call of `lua/mark.lua`: the job of a name is done, by the hold with this owner field if it is known.
+pub(crate) fn mark(names: &Names, mark: &JobMark, owner: Option<&str>) -> Arc<Request> {
+    let mut call = job_call(names);
+    mark_words(&mut call, mark);
+    call.word(owner.unwrap_or_default());
     call.done()
+}
+
+/// Packs a call of `lua/mark.lua`: the mark of a job is forgotten.
+pub(crate) fn forget(names: &Names) -> Arc<Request> {
+    job_call(names).done()
+}
+
+fn job_call(names: &Names) -> Encoder {
+    let mut call = Encoder::new(&MARK, 2 * names.len(), once(names));
+    call.keys(names.iter().map(keys::done));
+    for name in names.iter() {
+        call.word(name);
+    }
+    call
 }
 
 fn mark_words(call: &mut Encoder, mark: &JobMark) {

@@ -8,6 +8,7 @@ use multilock::{
     Closing, LockError, Masters, MastersBuilder, MultiLockGuard, Once, OnceError, OnceJob, Owner, Quarantine,
     Rounds, RunError,
 };
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::plan::ms;
@@ -644,6 +645,9 @@ async fn a_master_that_was_away_is_owed_the_mark() {
     sleep(ms(100)).await;
     assert_eq!(run(&masters).await, (Ok(Once::Ran(7)), 1));
     assert_eq!(marks(&cluster), 2);
+    // It never had the hold. A release for each job would go on for as long as the master is away.
+    sleep(ms(100)).await;
+    assert_eq!(masters.status().nodes[2].pending_releases, 0);
     cluster.master(2).restart(Keep::Nothing);
     sleep(ms(6000)).await;
     assert_eq!(marks(&cluster), 3);
@@ -747,4 +751,72 @@ async fn what_no_job_can_have_is_refused() {
     assert_eq!(executed(), before);
     masters.close(Closing::Release).await;
     assert_eq!(lock().once(KEEP).forget().await, Err(LockError::Closed));
+}
+
+/// A job is held by two of three masters, and the connection to one of them is away when the job ends. The third master lets
+/// another client's attempt in before it gets the mark. The first connection is back soon: the release goes over it before
+/// the mark, and the attempt comes between them.
+#[tokio::test(start_paused = true)]
+async fn a_master_with_another_attempt_does_not_count_for_the_mark() {
+    let (mut ran, mut done) = (0, 0);
+    for distance in (10..250).step_by(5) {
+        let cluster = Cluster::new(3);
+        let (near, far) = (Network::new(3), Network::new(3));
+        let one = connect_over(&cluster, &near).await;
+        let builder = Masters::builder().node_timeout(ms(1_000)).client_label("other");
+        let builder = builder.quarantine(Quarantine::Off).lease(LEASE);
+        let client = Client::new().network(&far);
+        let other = cluster.connect_as(&client, builder).await.expect("connects");
+        far.set_distance(1, ms(distance));
+        cluster.master(2).crash();
+        sleep(ms(1)).await;
+        let (job, is_away) = (job(&one), Notify::new());
+        let first = job.run(async |_guard| {
+            cluster.master(2).restart(Keep::Data);
+            near.cut(1, Direction::Both);
+            // Until the client gives the connection up.
+            while one.status().nodes[1].connection.is_ok() {
+                drop(one.red_lock("beside").try_lock().await);
+                sleep(ms(60)).await;
+            }
+            is_away.notify_one();
+            sleep(ms(10)).await;
+            Ok::<_, ()>(7)
+        });
+        let second = async {
+            is_away.notified().await;
+            let back = async {
+                sleep(ms(30)).await;
+                near.heal(1);
+            };
+            tokio::join!(run(&other), back).0
+        };
+        let (first, (second, begun)) = tokio::join!(first, second);
+        if first == Ok(Once::Ran(7)) {
+            ran += 1;
+            assert_eq!(begun, 0, "the job began again, {distance} ms away: {second:?}");
+            done += usize::from(matches!(second, Ok(Once::Done { .. })));
+        }
+    }
+    assert!(ran > 0 && done > 0, "{ran} ran, and {done} were told");
+}
+
+/// One master has the mark of a job, and its reader finds another client's attempt on the second.
+#[tokio::test(start_paused = true)]
+async fn a_mark_beside_another_attempt_is_not_confirmed() {
+    let cluster = Cluster::new(3);
+    let (one, other) = (connect(&cluster, "one").await, connect(&cluster, "other").await);
+    assert_eq!(run(&one).await, (Ok(Once::Ran(7)), 1));
+    cluster.master(2).crash();
+    for node in 1..3 {
+        cluster.master(node).evict("multilock_done:{report}");
+    }
+    let attempt = &["HSET", "report", "another:1", "1"];
+    cluster.master(1).command(attempt).expect("free there");
+    is_done(run(&other).await, false, "one");
+    cluster
+        .master(1)
+        .command(&["DEL", "report"])
+        .expect("it is there");
+    is_done(run(&other).await, true, "one");
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use multilock::sim::{Client, Cluster, Direction, Master, Network};
+use multilock::sim::{Client, Cluster, Direction, Keep, Master, Network};
 use multilock::{
     Closing, FencingToken, LockError, Masters, MultiLock, MultiLockGuard, Owner, Quarantine, Rounds, Unlocked,
 };
@@ -451,6 +451,17 @@ async fn what_is_wanted_otherwise_is_released_first() {
     stage.stays().await;
     let reading = masters.red_lock("a").read().lock().await;
     reading.expect("released first").unlock().await.expect("held");
+    // A grant of all masters would end with one of them.
+    let all = masters.multi_lock("a").sticky();
+    all.lock().await.expect("free").unlock().await.expect("held");
+    assert_eq!(masters.status().idle, 1);
+    let guard = masters.red_lock("a").try_lock().await.expect("released first");
+    stage.cluster.master(2).crash();
+    sleep(LEASE * 2).await;
+    assert!(guard.is_valid(), "a majority is there");
+    stage.cluster.master(2).restart(Keep::Data);
+    sleep(SOON).await;
+    guard.unlock().await.expect("held");
     // A lock that is not sticky takes a grant that suits it, and does not leave it behind.
     stage.stays().await;
     let before = stage.executed();

@@ -325,3 +325,24 @@ async fn clients_that_pass_over_different_masters_exclude_each_other() {
     guard.unlock().await.expect("held");
     stage.nothing_is_left().await;
 }
+
+/// A master that is away for long is not owed the releases of holds that it never had.
+#[tokio::test(start_paused = true)]
+async fn a_master_that_is_away_is_owed_nothing() {
+    let stage = Stage::new().await;
+    stage.cluster.master(4).crash();
+    sleep(ms(100)).await;
+    for _ in 0..20 {
+        let guard = stage.masters.red_lock("a").lock().await.expect("four are there");
+        sleep(WIDENED).await;
+        guard.unlock().await.expect("held");
+    }
+    let pending: Vec<_> = stage
+        .masters
+        .status()
+        .nodes
+        .iter()
+        .map(|node| node.pending_releases)
+        .collect();
+    assert_eq!(pending, [0; 5]);
+}
