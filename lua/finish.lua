@@ -14,4 +14,4 @@
 
 local label, again_after, done_at = table.remove(ARGV), table.remove(ARGV), table.remove(ARGV)
 if store_mark(table.remove(KEYS), done_at, again_after, label) == 0 then return 0 end
-if is_taken(KEYS[1], ARGV[1] == 'rw' and ARGV[2] or ARGV[1]) then return -1 end
+if is_taken(KEYS[1], ARGV[1]) then return -1 end

@@ -1,6 +1,6 @@
 -- mark: store that a job is done, or forget it. Is put behind marks.lua.
 --
--- KEYS  the job's mark, its name
+-- KEYS  the job's mark; its name, unless the mark is to be forgotten
 -- ARGV  none, to forget the mark; or: ms of the wall clock at which the job was done, ms for which it is not to be begun
 --       again, label of its client, owner field of its hold or an empty word
 -- Returns

@@ -27,12 +27,12 @@ local function store_mark(key, done_at, again_after, label)
   return 1
 end
 
--- Whether somebody else has the name: a holder, or an attempt that may become one.
+-- Whether anybody but the owner has the name: a holder, or an attempt that may become one.
 local function is_taken(name, owner)
   -- pcall: nobody has a key of another type.
   local fields = redis.pcall('hkeys', name)
   for n = 1, #fields do
-    if fields[n] ~= owner and fields[n] ~= 'mode' and fields[n] ~= 'multilock' then return true end
+    if fields[n] ~= owner then return true end
   end
   return false
 end

@@ -87,9 +87,8 @@ impl Stored {
 }
 
 /// Stores the mark of a hold with this owner field on the masters that are not in `stored`. Returns `true` once `needed`
-/// masters have it, and `false` if the mark has ended before. The others get the mark in the background. A master that
-/// fails, or on which the mark does not count, is asked again until the mark is stored and counts, the mark has ended, or
-/// the client is closed.
+/// masters have it and let nobody in before, and `false` if the mark has ended before. The others get the mark in the
+/// background. A master that fails is asked again until it has the mark, the mark has ended, or the client is closed.
 ///
 /// # Cancel safety
 ///
@@ -149,6 +148,8 @@ struct Storing {
     until: Instant,
     /// Masters that have the mark, and had let nobody in before it.
     stored: NodeSet,
+    /// Masters that have the mark.
+    marked: NodeSet,
 }
 
 impl Storing {
@@ -157,6 +158,7 @@ impl Storing {
             request: calls::mark(names, mark, Some(owner)),
             until: Instant::now() + mark.keep,
             stored,
+            marked: stored,
         }
     }
 
@@ -165,8 +167,12 @@ impl Storing {
     }
 
     fn count(&mut self, round: &mut Round, node: usize, answer: Result<redis::Value, Fault>) {
+        let is_beside_another = matches!(answer, Ok(redis::Value::Int(..=-1)));
         if vote_of(round, node, answer) == Vote::Granted {
             self.stored.insert(node);
+            self.marked.insert(node);
+        } else if is_beside_another {
+            self.marked.insert(node);
         }
     }
 
@@ -185,7 +191,7 @@ impl Storing {
                 let missing = having.iter().filter(|node| !self.stored.contains(*node));
                 missing.for_each(|node| this.slots[node].defer(PendingRelease::new(claim.clone())));
             }
-            if self.stored.len() < nodes {
+            if self.marked.len() < nodes {
                 self.ask_again(&this);
             }
         });
@@ -197,10 +203,10 @@ impl Storing {
         let (closing, mut delays, nodes) =
             (pool.closing.clone(), slow_delays(&pool.random), pool.slots.len());
         let work = async move {
-            while self.stored.len() < nodes && Instant::now() < self.until {
+            while self.marked.len() < nodes && Instant::now() < self.until {
                 sleep(delays.next().unwrap_or(LONGEST_SLOW_DELAY)).await;
                 let Some(pool) = weak.upgrade() else { return };
-                let mut round = self.send(&pool);
+                let mut round = send(&pool, &self.request, self.marked);
                 drop(pool);
                 while let Some((node, answer)) = round.next().await {
                     self.count(&mut round, node, answer);

@@ -68,8 +68,9 @@ pub struct OnceJob {
 pub enum Once<T> {
     /// The body ran to its end, and a quorum of the masters has the mark.
     Ran(T),
-    /// The body ran to its end, but a quorum did not get the mark: the validity of the hold ended before, or the masters
-    /// stored no mark for a lease. Another process may begin the job again.
+    /// The body ran to its end, but a quorum did not get the mark: the validity of the hold ended before, or for a lease
+    /// too many masters stored no mark, or stored it while somebody else had the name. Another process may begin the job
+    /// again.
     Unconfirmed(T),
     /// The body did not run, because the job is done.
     Done {
@@ -78,8 +79,8 @@ pub enum Once<T> {
         /// Label of the client that did it ([`client_label`](crate::MastersBuilder::client_label)); `None` if that client has
         /// none.
         label: Option<Arc<str>>,
-        /// Whether a quorum of the masters has the mark now. Otherwise the job may be begun again when the masters that have
-        /// it cannot be reached.
+        /// Whether a quorum of the masters has the mark now, and no hold of the name, the job's own included. Otherwise the
+        /// job may be begun again when the masters that have the mark cannot be reached.
         confirmed: bool,
     },
 }

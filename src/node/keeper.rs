@@ -71,8 +71,8 @@ impl Pauses {
         }
     }
 
-    /// Pause after this error. An error that may pass by itself can do so at any moment. Any other one lasts until a
-    /// configuration is corrected, and many clients have it at once.
+    /// Pause after this error. An error that may pass by itself can do so at any moment, as that of a second address does
+    /// where servers exchange theirs. Any other one lasts until a configuration is corrected, and many clients have it.
     fn after(&mut self, error: &NodeError) -> Duration {
         if error.passes() {
             self.short.next().unwrap_or(LONGEST_DELAY)

@@ -214,7 +214,11 @@ pub(crate) fn acquire(acquire: &Acquire<'_>, evidence: Evidence) -> Arc<Request>
 
 /// Packs a call of `lua/mark.lua`: the job of a name is done, by the hold with this owner field if it is known.
 pub(crate) fn mark(names: &Names, mark: &JobMark, owner: Option<&str>) -> Arc<Request> {
-    let mut call = job_call(names);
+    let mut call = Encoder::new(&MARK, 2 * names.len(), once(names));
+    call.keys(names.iter().map(keys::done));
+    for name in names.iter() {
+        call.word(name);
+    }
     mark_words(&mut call, mark);
     call.word(owner.unwrap_or_default());
     call.done()
@@ -222,16 +226,9 @@ pub(crate) fn mark(names: &Names, mark: &JobMark, owner: Option<&str>) -> Arc<Re
 
 /// Packs a call of `lua/mark.lua`: the mark of a job is forgotten.
 pub(crate) fn forget(names: &Names) -> Arc<Request> {
-    job_call(names).done()
-}
-
-fn job_call(names: &Names) -> Encoder {
-    let mut call = Encoder::new(&MARK, 2 * names.len(), once(names));
+    let mut call = Encoder::new(&MARK, names.len(), once(names));
     call.keys(names.iter().map(keys::done));
-    for name in names.iter() {
-        call.word(name);
-    }
-    call
+    call.done()
 }
 
 fn mark_words(call: &mut Encoder, mark: &JobMark) {

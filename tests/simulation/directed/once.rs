@@ -189,6 +189,8 @@ async fn the_hold_of_a_job_stands_while_others_are_in_it() {
     sleep(2 * LEASE).await;
     assert!(inner.is_valid(), "it is renewed");
     other.red_lock("report").try_lock().await.expect_err("held");
+    // Another client cannot tell this hold from an attempt that was let in before the mark.
+    is_done(run(&other).await, false, "one");
     inner.unlock().await.expect("held");
     is_done(run(&other).await, true, "one");
     drop(other.red_lock("report").try_lock().await.expect("free"));
