@@ -57,13 +57,13 @@ pub(crate) struct KeeperContext {
     pub(crate) steps: Arc<Steps>,
 }
 
-/// Pauses before attempts to connect to a master.
-struct Pauses {
+/// Delays before attempts to connect to a master.
+struct ConnectDelays {
     short: ExponentialBackoff,
     long: ExponentialBackoff,
 }
 
-impl Pauses {
+impl ConnectDelays {
     fn new(random: &Random) -> Self {
         Self {
             short: delays(random),
@@ -71,7 +71,7 @@ impl Pauses {
         }
     }
 
-    /// Pause after this error. An error that may pass by itself can do so at any moment, as that of a second address does
+    /// Delay after this error. An error that may pass by itself can do so at any moment, as that of a second address does
     /// where servers exchange theirs. Any other one lasts until a configuration is corrected, and many clients have it.
     fn after(&mut self, error: &NodeError) -> Duration {
         if error.passes() {
@@ -93,10 +93,10 @@ impl Keeper {
     /// Keeps the connection up for ever. One task per master.
     pub(crate) async fn keep(self) {
         let random = &self.context.random;
-        let mut pauses = Pauses::new(random);
+        let mut delays = ConnectDelays::new(random);
         let mut predecessor: Option<Peer> = None;
         loop {
-            let connecting = self.connect(predecessor.as_ref(), &mut pauses);
+            let connecting = self.connect(predecessor.as_ref(), &mut delays);
             let (connection, clock_check, begun, started) = connecting.await;
             let peer = connection.peer.clone();
             clock_check.observe(peer.clock_us, begun, self.context.clock.now());
@@ -106,9 +106,9 @@ impl Keeper {
             self.context.servers.disconnected(self.slot.node(), asked);
             if lasted < LONGEST_DELAY {
                 // The next connection may end as early.
-                sleep(pauses.after(&end)).await;
+                sleep(delays.after(&end)).await;
             } else {
-                pauses = Pauses::new(random);
+                delays = ConnectDelays::new(random);
             }
         }
     }
@@ -135,7 +135,7 @@ impl Keeper {
     async fn connect(
         &self,
         predecessor: Option<&Peer>,
-        pauses: &mut Pauses,
+        delays: &mut ConnectDelays,
     ) -> (Connection, Arc<ClockCheck>, Moment, Instant) {
         let context = &self.context;
         let mut was_replica = false;
@@ -157,7 +157,7 @@ impl Keeper {
             was_replica |= error == NodeError::Unfit(Unfit::Replica);
             context.membership.failed(self.slot.node());
             self.slot.down(&error);
-            sleep(pauses.after(&error)).await;
+            sleep(delays.after(&error)).await;
         }
     }
 
