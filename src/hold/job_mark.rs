@@ -104,7 +104,7 @@ pub(crate) async fn store(
     let mut storing = Storing::new(names, mark, owner, stored);
     let mut delays = slow_delays(&pool.random);
     while Instant::now() < storing.until {
-        let mut round = storing.send(pool);
+        let mut round = send(pool, &storing.request, storing.stored);
         while let Some((node, answer)) = round.next().await {
             storing.count(&mut round, node, answer);
             if storing.stored.len() >= needed {
@@ -162,16 +162,13 @@ impl Storing {
         }
     }
 
-    fn send(&self, pool: &Arc<Pool>) -> Round {
-        send(pool, &self.request, self.stored)
-    }
-
     fn count(&mut self, round: &mut Round, node: usize, answer: Result<redis::Value, Fault>) {
         let is_beside_another = matches!(answer, Ok(redis::Value::Int(..=-1)));
-        if vote_of(round, node, answer) == Vote::Granted {
+        let counts = vote_of(round, node, answer) == Vote::Granted;
+        if counts {
             self.stored.insert(node);
-            self.marked.insert(node);
-        } else if is_beside_another {
+        }
+        if counts || is_beside_another {
             self.marked.insert(node);
         }
     }
