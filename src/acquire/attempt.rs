@@ -204,6 +204,7 @@ impl<'a> Acquisition<'a> {
     /// from unreachable.
     async fn count(&mut self) {
         while let Some((node, answer)) = self.round.next().await {
+            self.note_queued();
             let mut reply = Reply::acquired(answer);
             self.proposal.saw(&reply);
             self.tally.count(&reply);
@@ -222,7 +223,8 @@ impl<'a> Acquisition<'a> {
                 break;
             }
             if reply.vote != Vote::Granted {
-                self.ask_others();
+                self.round.ask_others();
+                self.note_queued();
             }
             self.rollback.votes[node] = reply.vote;
             let over = match self.tally.outcome() {
@@ -318,14 +320,10 @@ impl<'a> Acquisition<'a> {
         }
     }
 
-    /// Asks the masters that were held back, if there are any.
-    fn ask_others(&mut self) {
-        if self.round.held_back().len() == 0 {
-            return;
-        }
-        self.round.ask_others();
+    /// Notes the masters that the round has asked. The waiter may have left the queues before the round asked some of them, or
+    /// asked them again.
+    fn note_queued(&self) {
         if let Some(waiting) = &self.waiting {
-            // The waiter may have left the queues since the first masters were asked.
             waiting.calls.note_queued(self.round.sent_to());
         }
     }

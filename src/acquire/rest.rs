@@ -1,9 +1,10 @@
 //! Sleep of a waiter between two attempts.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::acquire::line_up::inside;
 use crate::acquire::refusal::{Asked, Refusal};
@@ -27,11 +28,11 @@ impl Waiting<'_> {
             let log_throttle = &request.client.pool.log_throttle;
             log_throttle.still_waiting(&request.names, &refusal.error);
         }
+        let only = self.entry.waiter.only;
         self.refused(refusal);
-        let had_place = self.was_queued && self.entry.calls.may_be_queued();
-        if !had_place && self.may_queue() {
-            // The attempt had no place in the queues, or the waiter has withdrawn because its task was not polled. So no
-            // master would call it.
+        let is_queued = self.was_queued && (only.is_none() || only == self.entry.waiter.only);
+        if !is_queued && self.may_queue() {
+            // The attempt had no place in the queues, or in that of another name alone, so no master would call the waiter.
             return Ok(());
         }
         // An owner that was inside and yet refused has too little validity left to enter. Only time helps. An owner that came in
@@ -59,6 +60,7 @@ impl Waiting<'_> {
             may_keep_shut: self.may_keep_shut(),
             waited: self.since.elapsed(),
         };
+        let calls = &self.entry.calls;
         let (at_most, behind_foreign_field) = match refused.next_step(&mut self.pauses) {
             NextStep::Listen => {
                 self.foreign_releases
@@ -67,6 +69,7 @@ impl Waiting<'_> {
                 return WokenBy::Gap;
             }
             NextStep::Sleep(pause) => {
+                calls.rests_until(Instant::now() + pause);
                 sleep(pause).await;
                 return WokenBy::Timer;
             }
@@ -90,20 +93,23 @@ impl Waiting<'_> {
         // A notice from a master that granted may come from this waiter's own rollback.
         let counts = |node: usize| votes.get(node).is_some_and(|vote| !vote.may_have_granted());
         let rolled_back = |node| self.rolled_back.contains(node);
+        let latest = Instant::now() + at_most;
         tokio::select! {
             biased;
-            by = called(&self.entry.calls, &self.calls_before, votes, needed, would_give) => by,
+            by = called(calls, &self.calls_before, latest, votes, needed, would_give) => by,
             () = self.foreign_releases.released(rolled_back, counts), if behind_foreign_field => WokenBy::Notice,
-            () = appointed(&self.entry.calls) => WokenBy::Notice,
-            () = sleep(at_most) => WokenBy::Timer,
+            () = appointed(calls) => WokenBy::Notice,
+            () = sleep_until(latest) => WokenBy::Timer,
         }
     }
 }
 
-/// Resolves once calls since the last attempt make a quorum possible, or when calls may have been missed.
+/// Resolves once calls since the last attempt make a quorum possible, or when calls may have been missed. The waiter rests until
+/// `latest` at most.
 async fn called(
-    calls: &Calls,
+    calls: &Arc<Calls>,
     since: &CallCounts,
+    latest: Instant,
     votes: &[Vote],
     needed: usize,
     would_give: impl Fn(&Vote) -> bool,
@@ -112,7 +118,7 @@ async fn called(
         // Listen before the check, so that no call falls in between.
         let mut notified = pin!(calls.notified());
         notified.as_mut().enable();
-        calls.present();
+        calls.rests_until(latest);
         let is_open = |node: usize| calls.called_since(node, since) || would_give(&votes[node]);
         if is_quorum_open(votes, needed, is_open) {
             if calls.seats_differ(needed) {

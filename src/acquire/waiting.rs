@@ -191,11 +191,10 @@ impl<'a> Waiting<'a> {
         self.finish_rollback();
         self.draw_ticket();
         self.choose_first_asked();
-        // The waiter counts as present until it reads the answers.
-        self.entry.calls.present();
-        self.entry.calls.woken();
         self.foreign_releases.before_asking();
         self.calls_before = self.entry.calls.snapshot();
+        // The answers wake the waiter.
+        self.entry.calls.rests_until(Instant::now());
         self.was_queued = self.queued_entry().is_some();
         self.was_inside = self.request.is_inside();
     }
@@ -229,6 +228,7 @@ impl<'a> Waiting<'a> {
     pub(super) async fn yield_to_foreign(&mut self) -> Result<(), LockError> {
         let request = self.request;
         if let Some(until) = request.client.pool.topics.yielding.until(&request.names) {
+            self.entry.calls.rests_until(until);
             request.unless_closed(sleep_until(until)).await?;
             // The clocks are outdated after the sleep.
             self.clocks = None;
@@ -405,8 +405,13 @@ fn mind_absence_of(request: &AcquireRequest, mailbox: &Arc<Mailbox<Hold>>, place
     place.calls.on_absence(waiter.comes_within, move |calls| {
         client.pool.log_throttle.not_polled(&names);
         line::give_up(&client, mailbox.take());
-        let calls = Arc::clone(calls);
-        QueueEntry { waiter, calls }.withdraw_all(&client.pool, &names);
+        let entry = QueueEntry {
+            waiter,
+            calls: Arc::clone(calls),
+        };
+        entry.withdraw_all(&client.pool, &names);
+        // No master calls the waiter any more.
+        calls.interrupt();
     });
 }
 

@@ -1,6 +1,6 @@
 //! Waiters of this process, by number, and the calls that have come for them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -20,14 +20,16 @@ use crate::protocol::waiter::{Waiter, WaiterCall, WaiterKind};
 pub(crate) struct Waiters {
     next: AtomicU64,
     waiting: Mutex<BTreeMap<u64, Arc<Calls>>>,
-    woken: Arc<Woken>,
+    lookouts: Arc<Lookouts>,
 }
 
-/// Woken waiters, in the order of the times by which their tasks have to be polled.
+/// Waiters with tasks that have to be polled in time, by the time at which each is looked at, and by number. A waiter has one
+/// entry at most, for the time by which it had to be polled or for an earlier one.
 #[derive(Debug, Default)]
-struct Woken {
-    waiters: Mutex<VecDeque<(Instant, Weak<Calls>)>>,
-    more: Notify,
+struct Lookouts {
+    waiters: Mutex<BTreeMap<(Instant, u64), Weak<Calls>>>,
+    /// Notified when the first entry changes.
+    changed: Notify,
 }
 
 /// Calls for one waiter.
@@ -50,16 +52,18 @@ pub(crate) struct Calls {
     /// Whether the wait is over, with or without a hold.
     is_over: AtomicBool,
     absence: Mutex<Absence>,
-    woken: Arc<Woken>,
+    lookouts: Arc<Lookouts>,
 }
 
-/// Reaction to a woken waiter if its task is not polled in time.
+/// Reaction to a waiter with a task that is not polled in time.
 #[derive(Default)]
 struct Absence {
-    /// Time that the task may take; without it there is no reaction.
+    /// Time that the task may take after it is woken; without it there is no reaction.
     allowed: Option<Duration>,
-    /// Time by which the task has to be polled, if it was woken and has not been polled since.
+    /// Time by which the task has to be polled, if it has a turn or a hold, or may be called.
     until: Option<Instant>,
+    /// Time of the waiter's entry in the lookouts.
+    looked_at: Option<Instant>,
     handler: Option<Arc<AbsenceHandler>>,
 }
 
@@ -106,7 +110,7 @@ impl Waiters {
             places: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
             absence: Mutex::default(),
-            woken: Arc::clone(&self.woken),
+            lookouts: Arc::clone(&self.lookouts),
         });
         self.waiting().insert(number, Arc::clone(&calls));
         calls
@@ -125,6 +129,10 @@ impl Waiters {
                 name: call.name.into(),
             });
         };
+        // The task may be polled at once in another thread, so this comes first.
+        if calls.may_be_queued() {
+            calls.wakes_by(Instant::now() + call.later.unwrap_or_default());
+        }
         match call.later {
             None => {
                 match call.seat {
@@ -132,9 +140,6 @@ impl Waiters {
                     None => calls.called_for(call.name),
                 }
                 calls.open(node);
-                if calls.may_be_queued() {
-                    calls.woken();
-                }
             }
             Some(later) => calls.ask_in(later),
         }
@@ -145,23 +150,27 @@ impl Waiters {
         self.waiting().len()
     }
 
-    /// Resolves with a woken waiter if its task was not polled in time.
+    /// Resolves with a waiter if its task was not polled in time.
     ///
     /// # Cancel safety
     ///
     /// No waiter is missed.
     pub(crate) async fn absent(&self) -> Arc<Calls> {
+        let Lookouts { waiters, changed } = &*self.lookouts;
         loop {
-            let next = lock(&self.woken.waiters).front().map(|(until, _)| *until);
-            let Some(until) = next else {
-                self.woken.more.notified().await;
+            let next = lock(waiters).first_key_value().map(|(entry, _)| *entry);
+            let Some(entry) = next else {
+                changed.notified().await;
                 continue;
             };
-            sleep_until(until).await;
-            let woken = lock(&self.woken.waiters).pop_front();
-            let calls = woken.and_then(|(until, calls)| Some((until, calls.upgrade()?)));
-            if let Some((until, calls)) = calls
-                && lock(&calls.absence).until == Some(until)
+            tokio::select! {
+                biased;
+                () = sleep_until(entry.0) => {}
+                () = changed.notified() => continue,
+            }
+            let calls = lock(waiters).remove(&entry);
+            if let Some(calls) = calls.and_then(|calls| calls.upgrade())
+                && calls.is_absent()
             {
                 return calls;
             }
@@ -275,8 +284,7 @@ impl Calls {
         self.notify.notified()
     }
 
-    /// Sets the `handler` that runs if the waiter is woken and its task is not polled within `allowed`. The
-    /// time is the same for all waiters of a client.
+    /// Sets the `handler` that runs if the waiter's task is not polled within `allowed` of the time at which it wakes.
     pub(crate) fn on_absence(&self, allowed: Duration, handler: impl Fn(&Arc<Self>) + Send + Sync + 'static) {
         let mut absence = lock(&self.absence);
         absence.allowed = Some(allowed);
@@ -288,23 +296,60 @@ impl Calls {
         lock(&self.absence).handler.is_some()
     }
 
-    /// Notes that the waiter's task has to be polled.
+    /// Notes that the waiter's task is woken.
     pub(crate) fn woken(self: &Arc<Self>) {
+        self.wakes_by(Instant::now());
+    }
+
+    /// Notes that the waiter's task is polled, and wakes at a time, or earlier if masters call it.
+    pub(crate) fn rests_until(self: &Arc<Self>, at: Instant) {
+        self.present();
+        self.wakes_by(self.alarm().map_or(at, |alarm| alarm.min(at)));
+    }
+
+    /// Notes that the waiter's task is woken at a time, or earlier if that is known already.
+    fn wakes_by(self: &Arc<Self>, at: Instant) {
         let mut absence = lock(&self.absence);
-        let (Some(allowed), None) = (absence.allowed, absence.until) else {
-            return;
-        };
-        let until = Instant::now() + allowed;
+        let Some(allowed) = absence.allowed else { return };
+        let until = absence
+            .until
+            .map_or(at + allowed, |before| before.min(at + allowed));
         absence.until = Some(until);
-        drop(absence);
-        let mut waiters = lock(&self.woken.waiters);
-        waiters.push_back((until, Arc::downgrade(self)));
-        if waiters.len() == 1 {
-            self.woken.more.notify_one();
+        self.look_at(&mut absence, until);
+    }
+
+    /// Puts the waiter among the lookouts, unless it is looked at earlier.
+    fn look_at(self: &Arc<Self>, absence: &mut Absence, at: Instant) {
+        if absence.looked_at.is_some_and(|before| before <= at) {
+            return;
+        }
+        let mut waiters = lock(&self.lookouts.waiters);
+        if let Some(before) = absence.looked_at.replace(at) {
+            waiters.remove(&(before, self.number));
+        }
+        waiters.insert((at, self.number), Arc::downgrade(self));
+        if waiters
+            .first_key_value()
+            .is_some_and(|((first, _), _)| *first == at)
+        {
+            self.lookouts.changed.notify_one();
         }
     }
 
-    /// Notes that the waiter's task was polled.
+    /// Whether the waiter's task was not polled in time. If it still has time, the waiter is looked at again.
+    fn is_absent(self: &Arc<Self>) -> bool {
+        let mut absence = lock(&self.absence);
+        absence.looked_at = None;
+        match absence.until {
+            Some(until) if until > Instant::now() => {
+                self.look_at(&mut absence, until);
+                false
+            }
+            until => until.is_some(),
+        }
+    }
+
+    /// Notes that the waiter's task was polled, and that nothing depends on it.
     pub(crate) fn present(&self) {
         lock(&self.absence).until = None;
     }
@@ -335,6 +380,9 @@ impl Calls {
     pub(crate) fn end(&self) -> NodeSet {
         // The handler owns data of waiters, so it is dropped without the lock.
         let absence = std::mem::take(&mut *lock(&self.absence));
+        if let Some(at) = absence.looked_at {
+            lock(&self.lookouts.waiters).remove(&(at, self.number));
+        }
         drop(absence);
         self.is_over.store(true, Ordering::SeqCst);
         self.take_places()
@@ -367,6 +415,7 @@ impl fmt::Debug for Absence {
         f.debug_struct("Absence")
             .field("allowed", &self.allowed)
             .field("until", &self.until)
+            .field("looked_at", &self.looked_at)
             .finish_non_exhaustive()
     }
 }

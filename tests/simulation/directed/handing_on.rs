@@ -548,6 +548,58 @@ async fn who_asks_first_and_is_not_polled_gives_up_its_turn() {
     scene.end().await;
 }
 
+/// The holder is cut off and the hold ends with its lease, so that no master calls the task that has the turn.
+#[tokio::test(start_paused = true)]
+async fn a_turn_goes_on_if_its_task_is_not_polled_when_the_lease_has_ended() {
+    let scene = open(near()).await;
+    let begun = Instant::now();
+    let theirs = scene.lock(1, waiting()).await;
+    let mut first = Box::pin(waiting().of(&scene.world, &scene.seats[0]));
+    assert!(timeout(ms(20), &mut first).await.is_err(), "it is held");
+    let second = scene.locking(0, waiting());
+    for place in 0..3 {
+        scene.cut(1, place, Direction::Both);
+    }
+    let Ok(mine) = timeout(LEASE * 3, second).await else {
+        violated("progress", "one that is not polled is waited for");
+    };
+    in_time(begun, LEASE + ms(1200));
+    scene.leave(0, mine.expect("no panic")).await;
+    let mine = first.await;
+    assert!(mine.is_some(), "its turn comes");
+    scene.leave(0, mine).await;
+    (0..3).for_each(|place| scene.heal(1, place));
+    scene.leave(1, theirs).await;
+    scene.end().await;
+}
+
+/// A task that is called by one master alone, and is not polled in time, has withdrawn. Once it is polled, it asks again, because
+/// no master calls it.
+#[tokio::test(start_paused = true)]
+async fn who_has_given_up_its_turn_at_rest_asks_once_it_is_polled() {
+    let scene = open(near()).await;
+    let rival = scene.lock(1, waiting()).await;
+    let (world, seat) = (Arc::clone(&scene.world), Arc::clone(&scene.seats[0]));
+    let mut first = Box::pin(async move { waiting().of(&world, &seat).await });
+    assert!(timeout(ms(20), &mut first).await.is_err(), "it is held");
+    let second = scene.locking(0, waiting());
+    sleep(ms(20)).await;
+    second.abort();
+    scene.cut(1, 0, Direction::ToMaster);
+    scene.cut(1, 1, Direction::ToMaster);
+    scene.leave(1, rival).await;
+    sleep(ms(1500)).await;
+    let first = tokio::spawn(first);
+    sleep(ms(20)).await;
+    scene.heal(1, 0);
+    scene.heal(1, 1);
+    let begun = Instant::now();
+    let mine = first.await.expect("no panic");
+    in_time(begun, ms(100));
+    scene.leave(0, mine).await;
+    scene.end().await;
+}
+
 /// The same task, polled again while the name is still held: it joins its line again at once, and does not sleep where nobody
 /// calls it.
 #[tokio::test(start_paused = true)]

@@ -129,6 +129,35 @@ async fn one_is_in_the_way(other_is_held: bool) {
     scene.end().await;
 }
 
+/// Both names of a lock are held for so long that the waiter stays in the queue of one alone. Whichever is free first, the
+/// waiter is called for the other.
+#[tokio::test(start_paused = true)]
+async fn of_two_names_that_are_held_for_long_each_calls_the_waiter() {
+    for order in [["a", "b"], ["b", "a"]] {
+        let scene = open().await;
+        let of = |name| {
+            if name == "a" {
+                Ask::new().names(&["a"])
+            } else {
+                Ask::new().names(&["b"])
+            }
+        };
+        let [first, second] = order.map(of);
+        let first = scene.lock(1, first).await;
+        let second = scene.lock(2, second).await;
+        let waiter = scene.locking(0, Ask::new().names(&["a", "b"]).wait(PATIENCE));
+        sleep(ms(6400)).await;
+        scene.leave(1, first).await;
+        sleep(ms(100)).await;
+        let begun = Instant::now();
+        scene.leave(2, second).await;
+        let mine = waiter.await.expect("no panic");
+        in_time(begun, ms(50));
+        scene.leave(0, mine).await;
+        scene.end().await;
+    }
+}
+
 /// An owner has one of the locks, and leaves it while a set of its enters it; the other one is refused.
 #[tokio::test(start_paused = true)]
 async fn what_an_outer_entry_keeps_is_kept() {
