@@ -519,6 +519,7 @@ async fn whether_a_lock_could_be_granted_is_told_for_each_policy() {
     masters.close(Closing::Release).await;
     settle().await;
     ready(1, 1, "closed");
+    assert!(is(figures.value("node_up", &[]), 3), "closed");
 }
 
 /// As the alerts on it reckon.

@@ -74,7 +74,7 @@ meters! {
             "Time that a master took to answer, late answers included, by master and operation";
         votes: Family<Op, Family<VoteKind, Counter>> = "multilock_votes_total", Count,
             "Votes of masters, by master, operation and vote";
-        up: Gauge = "multilock_node_up", Count, "1 while a master is connected, else 0";
+        up: Gauge = "multilock_node_up", Count, "1 while a master is connected, else 0; kept by a client that is closed";
         quarantine: Gauge = "multilock_node_quarantine_seconds", Seconds,
             "Time for which a connected master has no vote yet";
         clock_offset: Gauge = "multilock_node_clock_offset_seconds", Seconds,

@@ -193,11 +193,12 @@ impl EventObserver for NodeMeters {
     }
 
     fn disconnected(&self, _: &NodeError, _: bool) {
-        self.closed();
+        self.up.set(0);
+        self.quarantine.set(0);
     }
 
     fn closed(&self) {
-        self.up.set(0);
+        // Whether the master is up stays as it was: to close a client is no outage.
         self.quarantine.set(0);
     }
 
