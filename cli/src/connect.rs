@@ -4,7 +4,7 @@ use std::env;
 use std::ffi::OsString;
 use std::time::Duration;
 
-use multilock::{ConnectError, Masters, MastersBuilder, NodeError, Policy, Status};
+use multilock::{ConnectError, InvalidInput, Masters, MastersBuilder, NodeError, Policy, Status};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::args::MastersArgs;
@@ -27,6 +27,14 @@ impl MastersArgs {
             "MULTILOCK_NODES" if is_named => self.nodes.clone().map(OsString::from),
             "MULTILOCK_NODES_FILE" if is_named => file.clone().map(OsString::from),
             name => env::var_os(name),
+        })
+        .map_err(|mut error: InvalidInput| {
+            error.field = match error.field {
+                "MULTILOCK_NODES" if is_named => "nodes",
+                "MULTILOCK_NODES_FILE" if is_named => "nodes_file",
+                other => other,
+            };
+            error
         })?;
         builder = builder
             .allow_eviction(self.allow_eviction)

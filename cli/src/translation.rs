@@ -68,6 +68,7 @@ pub(crate) fn option(name: &str) -> &str {
     match name {
         "name" | "names" => "NAME",
         "node" | "nodes" => "--nodes",
+        "nodes_file" => "--nodes-file",
         "namespace" => "--namespace",
         "node_timeout" => "--node-timeout",
         "connect_timeout" => "--connect-timeout",

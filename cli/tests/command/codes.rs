@@ -401,6 +401,25 @@ async fn a_file_names_the_masters() {
     assert_eq!(ended.code, Some(0), "{ended:?}");
 }
 
+/// An error about the masters names the option in which they were given, or the variable.
+#[tokio::test]
+async fn a_bad_list_of_masters_is_refused_by_the_name_of_its_source() {
+    for (args, source) in [
+        (&["--nodes", ","][..], "multilock: --nodes: \"\" is"),
+        (
+            &["--nodes-file", "/dev/null"],
+            "multilock: --nodes-file: /dev/null is",
+        ),
+        (&[], "multilock: MULTILOCK_NODES: \"\" is"),
+    ] {
+        let mut command = multilock(&NOBODY);
+        command.env("MULTILOCK_NODES", ",");
+        let ended = run(command, &[&["a"], args, &["--", "true"]].concat()).await;
+        assert_eq!(ended.code, Some(64), "{ended:?}");
+        assert!(ended.stderr.contains(source), "{ended:?}");
+    }
+}
+
 /// A release that too few masters confirm is a warning, or a failure where that is asked for.
 #[tokio::test]
 async fn a_release_that_is_not_confirmed() {
