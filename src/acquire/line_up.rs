@@ -30,6 +30,8 @@ pub(super) async fn line_up(
 ) -> Result<ControlFlow<HoldGuard>, LockError> {
     let request = waiting.request;
     loop {
+        // Nothing depends on the task until it is served.
+        waiting.entry.calls.present();
         let delivery = match waiting.join_line() {
             Joined::Turn(turn) => {
                 waiting.mailbox.put(Delivery::Turn(turn));
