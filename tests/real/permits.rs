@@ -101,13 +101,15 @@ async fn seats_of_a_process_that_is_gone_are_free_after_the_lease() {
     .await;
 }
 
-/// After the last one only the number stays on a master, and ends by itself.
+/// After the last one only the number stays on a master, and ends by itself. Every master grants, also one that is connected a
+/// moment after the others.
 #[tokio::test]
 async fn the_number_alone_is_left_once_nobody_has_a_permit() {
     let cluster = Cluster::start(3).await;
     let masters = connect(cluster.urls()).await;
     let permit = masters
         .permits("{gpu}:1", 2)
+        .policy(Policy::MultiLock)
         .fenced(false)
         .lock()
         .await
