@@ -20,13 +20,13 @@ use crate::protocol::waiter::{Waiter, WaiterCall, WaiterKind};
 pub(crate) struct Waiters {
     next: AtomicU64,
     waiting: Mutex<BTreeMap<u64, Arc<Calls>>>,
-    lookouts: Arc<Lookouts>,
+    deadlines: Arc<PollDeadlines>,
 }
 
-/// Waiters with tasks that have to be polled in time, by the time at which each is looked at, and by number. A waiter has one
-/// entry at most, for the time by which it had to be polled or for an earlier one.
+/// Waiters with tasks that have to be polled in time, by the time of the next check of each, and by number. A waiter has one
+/// entry at most. Its check is due when its task has to be polled, or earlier, as a later deadline does not move the entry.
 #[derive(Debug, Default)]
-struct Lookouts {
+struct PollDeadlines {
     waiters: Mutex<BTreeMap<(Instant, u64), Weak<Calls>>>,
     /// Notified when the first entry changes.
     changed: Notify,
@@ -52,7 +52,7 @@ pub(crate) struct Calls {
     /// Whether the wait is over, with or without a hold.
     is_over: AtomicBool,
     absence: Mutex<Absence>,
-    lookouts: Arc<Lookouts>,
+    deadlines: Arc<PollDeadlines>,
 }
 
 /// Reaction to a waiter with a task that is not polled in time.
@@ -62,8 +62,8 @@ struct Absence {
     allowed: Option<Duration>,
     /// Time by which the task has to be polled, if it has a turn or a hold, or may be called.
     until: Option<Instant>,
-    /// Time of the waiter's entry in the lookouts.
-    looked_at: Option<Instant>,
+    /// Time of the waiter's entry in [`PollDeadlines`].
+    next_check: Option<Instant>,
     handler: Option<Arc<AbsenceHandler>>,
 }
 
@@ -110,7 +110,7 @@ impl Waiters {
             places: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
             absence: Mutex::default(),
-            lookouts: Arc::clone(&self.lookouts),
+            deadlines: Arc::clone(&self.deadlines),
         });
         self.waiting().insert(number, Arc::clone(&calls));
         calls
@@ -156,7 +156,7 @@ impl Waiters {
     ///
     /// No waiter is missed.
     pub(crate) async fn absent(&self) -> Arc<Calls> {
-        let Lookouts { waiters, changed } = &*self.lookouts;
+        let PollDeadlines { waiters, changed } = &*self.deadlines;
         loop {
             let next = lock(waiters).first_key_value().map(|(entry, _)| *entry);
             let Some(entry) = next else {
@@ -315,16 +315,16 @@ impl Calls {
             .until
             .map_or(at + allowed, |before| before.min(at + allowed));
         absence.until = Some(until);
-        self.look_at(&mut absence, until);
+        self.check_at(&mut absence, until);
     }
 
-    /// Puts the waiter among the lookouts, unless it is looked at earlier.
-    fn look_at(self: &Arc<Self>, absence: &mut Absence, at: Instant) {
-        if absence.looked_at.is_some_and(|before| before <= at) {
+    /// Enters the next check of the waiter, unless an earlier one is due.
+    fn check_at(self: &Arc<Self>, absence: &mut Absence, at: Instant) {
+        if absence.next_check.is_some_and(|before| before <= at) {
             return;
         }
-        let mut waiters = lock(&self.lookouts.waiters);
-        if let Some(before) = absence.looked_at.replace(at) {
+        let mut waiters = lock(&self.deadlines.waiters);
+        if let Some(before) = absence.next_check.replace(at) {
             waiters.remove(&(before, self.number));
         }
         waiters.insert((at, self.number), Arc::downgrade(self));
@@ -332,17 +332,17 @@ impl Calls {
             .first_key_value()
             .is_some_and(|((first, _), _)| *first == at)
         {
-            self.lookouts.changed.notify_one();
+            self.deadlines.changed.notify_one();
         }
     }
 
-    /// Whether the waiter's task was not polled in time. If it still has time, the waiter is looked at again.
+    /// Whether the waiter's task was not polled in time. If it still has time, it is checked again.
     fn is_absent(self: &Arc<Self>) -> bool {
         let mut absence = lock(&self.absence);
-        absence.looked_at = None;
+        absence.next_check = None;
         match absence.until {
             Some(until) if until > Instant::now() => {
-                self.look_at(&mut absence, until);
+                self.check_at(&mut absence, until);
                 false
             }
             until => until.is_some(),
@@ -380,8 +380,8 @@ impl Calls {
     pub(crate) fn end(&self) -> NodeSet {
         // The handler owns data of waiters, so it is dropped without the lock.
         let absence = std::mem::take(&mut *lock(&self.absence));
-        if let Some(at) = absence.looked_at {
-            lock(&self.lookouts.waiters).remove(&(at, self.number));
+        if let Some(at) = absence.next_check {
+            lock(&self.deadlines.waiters).remove(&(at, self.number));
         }
         drop(absence);
         self.is_over.store(true, Ordering::SeqCst);
@@ -415,7 +415,7 @@ impl fmt::Debug for Absence {
         f.debug_struct("Absence")
             .field("allowed", &self.allowed)
             .field("until", &self.until)
-            .field("looked_at", &self.looked_at)
+            .field("next_check", &self.next_check)
             .finish_non_exhaustive()
     }
 }
