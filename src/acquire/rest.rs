@@ -63,6 +63,7 @@ impl Waiting<'_> {
         let calls = &self.entry.calls;
         let (at_most, behind_foreign_field) = match refused.next_step(&mut self.pauses) {
             NextStep::Listen => {
+                calls.rests_until(Instant::now() + request.client.pool.config.node_timeout);
                 self.foreign_releases
                     .listen(&request.client.pool, &request.names, request.kind)
                     .await;
