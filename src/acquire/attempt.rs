@@ -424,7 +424,7 @@ impl<'a> Acquisition<'a> {
             let votes = self.rollback.votes.clone();
             return Err(Refusal::too_late(request, hold.remaining(), votes));
         };
-        if !request.renew {
+        if !request.renews_at_once() {
             // The schedule notices the end of this hold. A hold that is renewed is scheduled already.
             client.schedule.watch(&hold.grant);
         }

@@ -98,11 +98,14 @@ pub(crate) async fn lock(
 /// calls of the other locks are cancelled.
 fn ended(
     all: &mut [AcquireRequest],
-    acquired: Result<Guards, MemberError<LockError>>,
+    mut acquired: Result<Guards, MemberError<LockError>>,
 ) -> Result<Guards, MemberError<LockError>> {
-    match &acquired {
+    match &mut acquired {
         Ok(guards) => {
             for (request, guard) in all.iter_mut().zip(guards) {
+                if request.renew && request.is_member {
+                    guard.begin_renewal();
+                }
                 request.ended(Ok(guard));
             }
         }

@@ -80,6 +80,12 @@ impl AcquireRequest {
         self.trace.begin(&self.names);
     }
 
+    /// Whether a grant is renewed from its start. A set may never be complete, for example if its task is no longer polled. So
+    /// until it is, the leases of its members run out.
+    pub(super) fn renews_at_once(&self) -> bool {
+        self.renew && !self.is_member
+    }
+
     /// Ends the trace of the call.
     pub(crate) fn ended(&mut self, acquired: Result<&HoldGuard, &LockError>) {
         if !self.trace.is_open() {
@@ -212,11 +218,12 @@ impl AcquireRequest {
 
     /// Enters a hold, if at `now` it has more validity left than is wanted. Otherwise gives it back.
     pub(crate) fn enter(&self, hold: Hold, now: Moment) -> Result<HoldGuard, Hold> {
-        let entered = hold.enter(now, self.min_validity, self.renew, self.kind);
+        let renew = self.renews_at_once();
+        let entered = hold.enter(now, self.min_validity, renew, self.kind);
         let Some(Entered { first_to_renew }) = entered else {
             return Err(hold);
         };
-        let guard = HoldGuard::entered(&self.client, hold, self.renew, self.kind, self.owner.as_ref());
+        let guard = HoldGuard::entered(&self.client, hold, renew, self.kind, self.owner.as_ref());
         if first_to_renew {
             self.client.schedule.watch(&guard.hold().grant);
         }

@@ -437,12 +437,14 @@ impl HoldState {
         self.was_idle
     }
 
-    /// Takes a hold that was handed on, on behalf of its task, unless the guard has exited.
+    /// Takes a hold that entered before its task could have it, on behalf of the task, unless the guard has exited.
     pub(super) fn take(&mut self, number: u64, renew: bool) -> bool {
         if self.number != number || self.guards.all == 0 {
             return false;
         }
-        self.guards.set_renewing(renew);
+        if renew {
+            self.guards.begin_renewal();
+        }
         true
     }
 

@@ -101,6 +101,14 @@ impl HoldGuard {
         Some(Self::entered(client, hold, renew, HoldKind::Plain, owner))
     }
 
+    /// Has the hold renewed from now on.
+    pub(crate) fn begin_renewal(&mut self) {
+        self.renew = self.hold.take(true);
+        if self.renew {
+            self.client.schedule.watch(&self.hold.grant);
+        }
+    }
+
     pub(crate) fn hold(&self) -> &Hold {
         &self.hold
     }

@@ -1,5 +1,7 @@
 //! Sets of locks that wait beside others: each gets in, and all stand in one order on all masters.
 
+use std::time::Duration;
+
 use multilock::sim::{Client, Cluster, Master};
 use multilock::{LockSet, Masters, Quarantine};
 use tokio::task::JoinHandle;
@@ -62,6 +64,48 @@ async fn no_set_is_handed_out_with_less_validity_than_was_asked_for() {
     sleep(ms(1000)).await;
     let held: Vec<_> = near.iter().chain(far.iter()).flat_map(Master::locks).collect();
     assert!(held.is_empty(), "{held:?}");
+}
+
+/// A set that is no longer polled has one of its locks, while the masters of the other take long to answer. The hold ends with
+/// its lease: nobody knows of it yet, so it is not renewed.
+#[tokio::test(start_paused = true)]
+async fn a_set_that_is_not_polled_keeps_no_lock_for_longer_than_its_lease() {
+    let near = Cluster::new(3);
+    let far = Cluster::new(3);
+    let lease = ms(2000);
+    let builder = || {
+        let builder = Masters::builder().node_timeout(ms(400)).lease(lease);
+        builder.quarantine(Quarantine::Off)
+    };
+    let connected = near.connect_as(&Client::new(), builder()).await;
+    let here = connected.expect("connects");
+    let apart = Client::new().distances(&[ms(150), ms(150), ms(150)]);
+    let there = far.connect_as(&apart, builder()).await.expect("connects");
+    let set = here.red_lock("a").and(there.red_lock("b"));
+    let other = near.connect_as(&Client::new(), builder()).await;
+    let rival = other.expect("connects").red_lock("a");
+    let gets_in = async || {
+        assert!(rival.try_lock().await.is_err(), "the set has the lock");
+        let begun = Instant::now();
+        match timeout(2 * lease, rival.lock()).await {
+            Ok(got) => drop(got.expect("granted")),
+            Err(_) => violated("progress", "a set that is not polled keeps a lock"),
+        }
+        in_time(begun, lease + ms(100));
+    };
+    let mut tried = Box::pin(set.try_lock());
+    assert!(timeout(ms(50), &mut tried).await.is_err(), "the other lock is far away");
+    gets_in().await;
+    assert!(tried.await.is_err(), "one of its holds has ended meanwhile");
+    let mut waiting = Box::pin(set.lock());
+    assert!(timeout(ms(50), &mut waiting).await.is_err(), "the other lock is far away");
+    gets_in().await;
+    let locked = timeout(ms(3000), waiting).await;
+    drop(locked.expect("in time").expect("granted"));
+    let locked = timeout(ms(3000), set.lock()).await;
+    let locked = locked.expect("in time").expect("granted");
+    sleep(2 * lease).await;
+    assert!(locked.validity() > Duration::ZERO, "the holds of a set are renewed");
 }
 
 /// The tickets in the queue of a master, the smallest first.
