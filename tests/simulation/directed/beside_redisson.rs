@@ -6,16 +6,16 @@ pub(crate) mod ours;
 pub(crate) mod theirs;
 pub(crate) mod walk;
 
-use multilock::sim::{Cluster, Master};
+use multilock::sim::{Client, Cluster, Master};
 use multilock::{Masters, MultiLock, Quarantine, Shared};
 use std::time::Duration;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use self::counts::Counts;
 use self::ours::READERS;
 use self::theirs::{LOCKS, NAME, RLOCK, Theirs};
 use self::walk::Plan;
-use crate::scene::{settle, violated};
+use crate::scene::{in_time, settle, violated};
 
 const LEASE: Duration = Duration::from_secs(30);
 const SHORT: Duration = Duration::from_secs(20);
@@ -95,6 +95,33 @@ async fn a_waiter_hears_what_waiters_of_a_fair_lock_hear() {
     let of_another = "redisson_lock__channel:{b}:00000000-0000-4000-8000-000000000000:2";
     let took = gets_in_after(true, LEASE, second, of_another).await;
     assert!(took > 4 * second, "{took:?}");
+}
+
+/// The first task of a process is not polled any more while it begins to listen for their release. The task behind it gets the
+/// turn, and the lock.
+#[tokio::test(start_paused = true)]
+async fn a_turn_goes_on_if_its_task_is_not_polled_while_it_begins_to_listen() {
+    let cluster = Cluster::new(1);
+    let builder = Masters::builder()
+        .quarantine(Quarantine::Off)
+        .beside_redisson(true);
+    let there_and_back = Duration::from_millis(10);
+    let apart = Client::new().distances(&[there_and_back]);
+    let masters = cluster.connect_as(&apart, builder).await.expect("connects");
+    let (master, theirs) = (cluster.master(0), Theirs::new(&RLOCK, 1));
+    let lease = Duration::from_secs(3);
+    assert!(theirs.lock(master, lease).await, "free");
+    let begun = Instant::now();
+    let lock = masters.red_lock(NAME);
+    let mut first = Box::pin(lock.lock());
+    // Its question is answered, and its subscription is not.
+    assert!(timeout(3 * there_and_back / 2, &mut first).await.is_err(), "it is held");
+    match timeout(2 * lease, lock.lock()).await {
+        Ok(second) => drop(second.expect("granted")),
+        Err(_) => violated("progress", "one that is not polled is waited for"),
+    }
+    in_time(begun, lease + Duration::from_millis(100));
+    drop(first.await.expect("its turn comes"));
 }
 
 /// Deletes the name, as a force by a client of theirs does. The keys beside the name stay.
