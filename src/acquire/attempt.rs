@@ -176,6 +176,7 @@ impl<'a> Acquisition<'a> {
         if let Some(waiting) = &waiting {
             // Masters that are held back count, too: they may be asked later.
             waiting.calls.note_queued(round.sent_to().with(round.held_back()));
+            waiting.calls.rests_until(round.deadline());
         }
         Self {
             request,

@@ -141,8 +141,10 @@ impl<'a> Waiting<'a> {
     ) -> LinePlace<'a> {
         if let Some((mailbox, place)) = asks {
             // No task waited behind the front task until now, so its absence did not matter.
-            mind_absence_of(self.request, &mailbox, &place);
-            place.calls.woken();
+            if mind_absence_of(self.request, &mailbox, &place) {
+                let answers_by = Instant::now() + self.request.client.pool.config.node_timeout;
+                place.calls.wakes_by(answers_by);
+            }
         }
         self.mind_absence();
         LinePlace {
@@ -395,10 +397,10 @@ impl<'a> Waiting<'a> {
     }
 }
 
-/// Lets the turn of any waiter of this client for these names be taken back.
-fn mind_absence_of(request: &AcquireRequest, mailbox: &Arc<Mailbox<Hold>>, place: &QueueEntry) {
+/// Lets the turn of any waiter of this client for these names be taken back. Returns whether it could not be before.
+fn mind_absence_of(request: &AcquireRequest, mailbox: &Arc<Mailbox<Hold>>, place: &QueueEntry) -> bool {
     if place.calls.minds_absence() {
-        return;
+        return false;
     }
     let (client, names) = (Arc::clone(&request.client), request.names.clone());
     let (mailbox, waiter) = (Arc::clone(mailbox), place.waiter);
@@ -412,7 +414,7 @@ fn mind_absence_of(request: &AcquireRequest, mailbox: &Arc<Mailbox<Hold>>, place
         entry.withdraw_all(&client.pool, &names);
         // No master calls the waiter any more.
         calls.interrupt();
-    });
+    })
 }
 
 impl Drop for Waiting<'_> {

@@ -129,20 +129,23 @@ impl Waiters {
                 name: call.name.into(),
             });
         };
-        // The task may be polled at once in another thread, so this comes first.
-        if calls.may_be_queued() {
-            calls.wakes_by(Instant::now() + call.later.unwrap_or_default());
-        }
+        let now = Instant::now();
         match call.later {
             None => {
                 match call.seat {
                     Some(seat) => calls.note_seat(node, seat),
                     None => calls.called_for(call.name),
                 }
-                calls.open(node);
+                calls.count(node);
             }
-            Some(later) => calls.ask_in(later),
+            Some(later) => calls.ask_at(now + later),
         }
+        // The task may be polled in another thread at any moment. It resets its deadline only if it sees the call, as that is
+        // stored. Once it is notified, it may be at rest again, so its deadline is stored before.
+        if calls.may_be_queued() {
+            calls.wakes_by(now + call.later.unwrap_or_default());
+        }
+        calls.notify.notify_waiters();
         None
     }
 
@@ -188,10 +191,14 @@ impl Waiters {
 }
 
 impl Calls {
-    /// Notes that a master would let the waiter in now, by its call or other knowledge.
+    /// Notes that a master would let the waiter in now, as an answer tells.
     pub(crate) fn open(&self, node: usize) {
-        self.counts[node].fetch_add(1, Ordering::Relaxed);
+        self.count(node);
         self.notify.notify_waiters();
+    }
+
+    fn count(&self, node: usize) {
+        self.counts[node].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Makes the waiter ask, because calls may have been missed.
@@ -241,12 +248,9 @@ impl Calls {
         }
     }
 
-    fn ask_in(&self, later: Duration) {
-        let at = Instant::now() + later;
+    fn ask_at(&self, at: Instant) {
         let mut alarm = lock(&self.alarm);
         *alarm = Some(alarm.map_or(at, |before| before.min(at)));
-        drop(alarm);
-        self.notify.notify_waiters();
     }
 
     /// Time at which the waiter is to ask, if a master set one.
@@ -284,11 +288,20 @@ impl Calls {
         self.notify.notified()
     }
 
-    /// Sets the `handler` that runs if the waiter's task is not polled within `allowed` of the time at which it wakes.
-    pub(crate) fn on_absence(&self, allowed: Duration, handler: impl Fn(&Arc<Self>) + Send + Sync + 'static) {
+    /// Sets the `handler` that runs if the waiter's task is not polled within `allowed` of the time at which it wakes. Returns
+    /// whether it is the first, as that one stays.
+    pub(crate) fn on_absence(
+        &self,
+        allowed: Duration,
+        handler: impl Fn(&Arc<Self>) + Send + Sync + 'static,
+    ) -> bool {
         let mut absence = lock(&self.absence);
-        absence.allowed = Some(allowed);
-        absence.handler = Some(Arc::new(handler));
+        let is_first = absence.handler.is_none() && !self.is_over();
+        if is_first {
+            absence.allowed = Some(allowed);
+            absence.handler = Some(Arc::new(handler));
+        }
+        is_first
     }
 
     /// Whether there is a handler for the waiter's absence.
@@ -303,19 +316,24 @@ impl Calls {
 
     /// Notes that the waiter's task is polled, and wakes at a time, or earlier if masters call it.
     pub(crate) fn rests_until(self: &Arc<Self>, at: Instant) {
-        self.present();
-        self.wakes_by(self.alarm().map_or(at, |alarm| alarm.min(at)));
+        let mut absence = lock(&self.absence);
+        absence.until = None;
+        let at = self.alarm().map_or(at, |alarm| alarm.min(at));
+        self.set_deadline(&mut absence, at);
     }
 
     /// Notes that the waiter's task is woken at a time, or earlier if that is known already.
-    fn wakes_by(self: &Arc<Self>, at: Instant) {
-        let mut absence = lock(&self.absence);
+    pub(crate) fn wakes_by(self: &Arc<Self>, at: Instant) {
+        self.set_deadline(&mut lock(&self.absence), at);
+    }
+
+    fn set_deadline(self: &Arc<Self>, absence: &mut Absence, at: Instant) {
         let Some(allowed) = absence.allowed else { return };
         let until = absence
             .until
             .map_or(at + allowed, |before| before.min(at + allowed));
         absence.until = Some(until);
-        self.check_at(&mut absence, until);
+        self.check_at(absence, until);
     }
 
     /// Enters the next check of the waiter, unless an earlier one is due.
@@ -378,13 +396,13 @@ impl Calls {
 
     /// Ends the wait. Returns the masters on which the waiter may still be in a queue.
     pub(crate) fn end(&self) -> NodeSet {
+        self.is_over.store(true, Ordering::SeqCst);
         // The handler owns data of waiters, so it is dropped without the lock.
         let absence = std::mem::take(&mut *lock(&self.absence));
         if let Some(at) = absence.next_check {
             lock(&self.deadlines.waiters).remove(&(at, self.number));
         }
         drop(absence);
-        self.is_over.store(true, Ordering::SeqCst);
         self.take_places()
     }
 

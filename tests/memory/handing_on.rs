@@ -7,6 +7,7 @@ use multilock::{Closing, LockError, Masters, MultiLock, MultiLockGuard, Owner, U
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
+use crate::journal::Journal;
 use crate::support::{connect, executed, ms, queues, settle, slow_down};
 
 async fn three() -> (Cluster, Masters) {
@@ -277,4 +278,24 @@ async fn one_that_is_called_and_not_polled_keeps_others_for_a_second() {
     drop(next.await.expect("granted"));
     settle().await;
     assert_eq!(queues(&cluster), 0);
+}
+
+/// An answer may take longer than a task has once it is woken. So the time of the task begins where the answer is due.
+#[tokio::test(start_paused = true)]
+async fn one_that_waits_for_a_late_answer_keeps_its_turn() {
+    let cluster = Cluster::new(3);
+    let slow = || Masters::builder().node_timeout(ms(12_000));
+    let (near, far) = (cluster.connect(slow()).await, cluster.connect(slow()).await);
+    let (near, far) = (near.expect("connects"), far.expect("connects"));
+    let holder = near.red_lock("a").lock().await.expect("free");
+    slow_down(&cluster, 5700);
+    let (journal, _installed) = Journal::begin();
+    let tasks = [visitor(far.red_lock("a")).await, visitor(far.red_lock("a")).await];
+    sleep(ms(30_000)).await;
+    holder.unlock().await.expect("held");
+    for task in tasks {
+        task.await.expect("granted");
+    }
+    let unpolled = journal.of("a task that waits for a lock is not polled");
+    assert!(unpolled.is_empty(), "{unpolled:?}");
 }

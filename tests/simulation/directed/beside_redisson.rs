@@ -115,7 +115,10 @@ async fn a_turn_goes_on_if_its_task_is_not_polled_while_it_begins_to_listen() {
     let lock = masters.red_lock(NAME);
     let mut first = Box::pin(lock.lock());
     // Its question is answered, and its subscription is not.
-    assert!(timeout(3 * there_and_back / 2, &mut first).await.is_err(), "it is held");
+    assert!(
+        timeout(3 * there_and_back / 2, &mut first).await.is_err(),
+        "it is held"
+    );
     match timeout(2 * lease, lock.lock()).await {
         Ok(second) => drop(second.expect("granted")),
         Err(_) => violated("progress", "one that is not polled is waited for"),

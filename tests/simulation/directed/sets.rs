@@ -94,18 +94,27 @@ async fn a_set_that_is_not_polled_keeps_no_lock_for_longer_than_its_lease() {
         in_time(begun, lease + ms(100));
     };
     let mut tried = Box::pin(set.try_lock());
-    assert!(timeout(ms(50), &mut tried).await.is_err(), "the other lock is far away");
+    assert!(
+        timeout(ms(50), &mut tried).await.is_err(),
+        "the other lock is far away"
+    );
     gets_in().await;
     assert!(tried.await.is_err(), "one of its holds has ended meanwhile");
     let mut waiting = Box::pin(set.lock());
-    assert!(timeout(ms(50), &mut waiting).await.is_err(), "the other lock is far away");
+    assert!(
+        timeout(ms(50), &mut waiting).await.is_err(),
+        "the other lock is far away"
+    );
     gets_in().await;
     let locked = timeout(ms(3000), waiting).await;
     drop(locked.expect("in time").expect("granted"));
     let locked = timeout(ms(3000), set.lock()).await;
     let locked = locked.expect("in time").expect("granted");
     sleep(2 * lease).await;
-    assert!(locked.validity() > Duration::ZERO, "the holds of a set are renewed");
+    assert!(
+        locked.validity() > Duration::ZERO,
+        "the holds of a set are renewed"
+    );
 }
 
 /// The tickets in the queue of a master, the smallest first.
