@@ -425,7 +425,7 @@ impl<'a> Acquisition<'a> {
             let votes = self.rollback.votes.clone();
             return Err(Refusal::too_late(request, hold.remaining(), votes));
         };
-        if !request.renews_at_once() {
+        if !request.renew {
             // The schedule notices the end of this hold. A hold that is renewed is scheduled already.
             client.schedule.watch(&hold.grant);
         }
@@ -487,6 +487,7 @@ impl<'a> Acquisition<'a> {
             lease: request.lease,
             votes: self.rollback.votes.clone(),
             max_hold: request.max_hold,
+            set_completes_within: request.set_completes_within,
             is_sticky: request.sticky,
         };
         (facts, first)

@@ -98,13 +98,13 @@ pub(crate) async fn lock(
 /// calls of the other locks are cancelled.
 fn ended(
     all: &mut [AcquireRequest],
-    mut acquired: Result<Guards, MemberError<LockError>>,
+    acquired: Result<Guards, MemberError<LockError>>,
 ) -> Result<Guards, MemberError<LockError>> {
-    match &mut acquired {
+    match &acquired {
         Ok(guards) => {
             for (request, guard) in all.iter_mut().zip(guards) {
-                if request.renew && request.is_member {
-                    guard.begin_renewal();
+                if request.set_completes_within.is_some() {
+                    guard.set_is_complete();
                 }
                 request.ended(Ok(guard));
             }

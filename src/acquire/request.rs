@@ -68,6 +68,9 @@ pub(crate) struct AcquireRequest {
     pub(crate) permits: Option<u8>,
     /// Whether the lock is one of a set of several.
     pub(crate) is_member: bool,
+    /// For one of several, the longest time for which its hold is renewed before the set has all of them. The task of the set
+    /// may not be polled any more, so that the set is never complete.
+    pub(crate) set_completes_within: Option<Duration>,
     pub(crate) purpose: Purpose,
     /// Trace of the call.
     pub(crate) trace: AcquireTrace,
@@ -78,12 +81,6 @@ impl AcquireRequest {
     #[inline]
     pub(crate) fn begin(&mut self) {
         self.trace.begin(&self.names);
-    }
-
-    /// Whether a grant is renewed from its start. A set may never be complete, for example if its task is no longer polled. So
-    /// until it is, the leases of its members run out.
-    pub(super) fn renews_at_once(&self) -> bool {
-        self.renew && !self.is_member
     }
 
     /// Ends the trace of the call.
@@ -218,12 +215,11 @@ impl AcquireRequest {
 
     /// Enters a hold, if at `now` it has more validity left than is wanted. Otherwise gives it back.
     pub(crate) fn enter(&self, hold: Hold, now: Moment) -> Result<HoldGuard, Hold> {
-        let renew = self.renews_at_once();
-        let entered = hold.enter(now, self.min_validity, renew, self.kind);
+        let entered = hold.enter(now, self.min_validity, self.renew, self.kind);
         let Some(Entered { first_to_renew }) = entered else {
             return Err(hold);
         };
-        let guard = HoldGuard::entered(&self.client, hold, renew, self.kind, self.owner.as_ref());
+        let guard = HoldGuard::entered(&self.client, hold, self.renew, self.kind, self.owner.as_ref());
         if first_to_renew {
             self.client.schedule.watch(&guard.hold().grant);
         }

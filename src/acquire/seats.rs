@@ -9,7 +9,7 @@ use crate::acquire::refusal::Refusal;
 use crate::acquire::request::AcquireRequest;
 use crate::error::LockError;
 use crate::lock::hold_guard::HoldGuard;
-use crate::protocol::seats::FreeSeats;
+use crate::protocol::seats::{FreeSeats, SeatSet};
 use crate::protocol::tally::LossReason;
 use crate::protocol::waiter::Precedence;
 use crate::queue::QueueEntry;
@@ -80,8 +80,11 @@ fn some_are_open(request: &AcquireRequest, refusal: &Refusal) -> bool {
 /// have different seats on different masters.
 fn other_seat(request: &AcquireRequest, free: &mut FreeSeats, seat: u8, refusal: &Refusal) -> Option<u8> {
     for (node, vote) in refusal.votes.iter().enumerate() {
-        if *vote == Vote::Granted {
-            free.granted(node, seat);
+        match vote {
+            Vote::Granted => free.granted(node, seat),
+            Vote::Refused { .. } | Vote::Pending | Vote::NotAsked => {}
+            // This master gives none. If it counted as one that may give any, the caller would ask again at once.
+            _ => free.refused(node, SeatSet::default()),
         }
     }
     for (node, open) in &refusal.blockers.seats {

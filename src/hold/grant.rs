@@ -510,6 +510,7 @@ pub(crate) mod tests {
             lease,
             votes: vec![Vote::Granted],
             max_hold: None,
+            set_completes_within: None,
             is_sticky: false,
         };
         let known = Arc::<Recalls>::default().enter(1);

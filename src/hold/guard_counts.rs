@@ -49,9 +49,9 @@ impl GuardCounts {
         self.leaked += 1;
     }
 
-    /// Counts a guard that is inside as one that wants the hold renewed.
-    pub(super) fn begin_renewal(&mut self) {
-        self.renewing += 1;
+    /// Sets whether the only guard wants the hold renewed.
+    pub(super) fn set_renewing(&mut self, renew: bool) {
+        self.renewing = u64::from(renew);
     }
 
     pub(super) fn is_renewing(&self) -> bool {

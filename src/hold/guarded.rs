@@ -95,6 +95,11 @@ impl Hold {
         self.grant.state().take(self.number, renew)
     }
 
+    /// Notes that the set of the hold has all of its locks. Returns whether the hold was bounded until then.
+    pub(crate) fn set_is_complete(&self) -> bool {
+        self.grant.state().set_is_complete()
+    }
+
     /// Makes the names stay locked for `at_least` from `now`, also if the hold is given up before.
     pub(crate) fn keep_at_least(&self, now: Moment, at_least: Duration) {
         self.grant.state().keep_at_least(self.number, now, at_least);

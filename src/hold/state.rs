@@ -48,6 +48,8 @@ pub(super) struct HoldState {
     guards: GuardCounts,
     /// Longest time for which the hold is renewed.
     max_hold: Option<Duration>,
+    /// The same, while the set of the hold does not have all of its locks.
+    set_completes_within: Option<Duration>,
     age_report: AgeReport,
     /// Time after the begin for which the names stay locked for everybody, even if the hold is given up before.
     kept_for: Duration,
@@ -82,6 +84,8 @@ pub(crate) struct FirstHold {
     pub(crate) lease: Duration,
     pub(crate) votes: Vec<Vote>,
     pub(crate) max_hold: Option<Duration>,
+    /// Longest time for which the hold is renewed before the set that it is for has all of its locks.
+    pub(crate) set_completes_within: Option<Duration>,
     /// Whether the grant is to stay with the client when the hold is given up.
     pub(crate) is_sticky: bool,
 }
@@ -171,6 +175,7 @@ impl HoldState {
             lease,
             votes,
             max_hold,
+            set_completes_within,
             is_sticky,
         } = first;
         let is_missing = votes.iter().any(Vote::may_soon_grant);
@@ -184,6 +189,7 @@ impl HoldState {
             since,
             guards: GuardCounts::default(),
             max_hold,
+            set_completes_within,
             age_report: AgeReport::default(),
             kept_for: Duration::ZERO,
             touched: NodeSet::of(&votes, Vote::may_have_granted),
@@ -347,6 +353,7 @@ impl HoldState {
         self.guards = GuardCounts::one(renew);
         self.max_hold = max_hold;
         self.is_sticky = is_sticky;
+        self.set_completes_within = None;
         self.is_used = true;
         self.age_report = AgeReport::default();
         self.kept_for = Duration::ZERO;
@@ -437,15 +444,18 @@ impl HoldState {
         self.was_idle
     }
 
-    /// Takes a hold that entered before its task could have it, on behalf of the task, unless the guard has exited.
+    /// Takes a hold that was handed on, on behalf of its task, unless the guard has exited.
     pub(super) fn take(&mut self, number: u64, renew: bool) -> bool {
         if self.number != number || self.guards.all == 0 {
             return false;
         }
-        if renew {
-            self.guards.begin_renewal();
-        }
+        self.guards.set_renewing(renew);
         true
+    }
+
+    /// Notes that the set of the hold has all of its locks. Returns whether the hold was bounded until then.
+    pub(super) fn set_is_complete(&mut self) -> bool {
+        self.set_completes_within.take().is_some()
     }
 
     /// Makes the names stay locked for `at_least` from `now`, also if the hold is given up before.
@@ -564,7 +574,11 @@ impl HoldState {
                 Upkeep::Look(wait.min(left))
             };
         }
-        let spent = self.max_hold.is_some_and(|max| now.since(self.since) >= max);
+        let bounds = [self.max_hold, self.set_completes_within];
+        let spent = bounds
+            .into_iter()
+            .flatten()
+            .any(|max| now.since(self.since) >= max);
         if self.phase == Phase::Idle || self.guards.is_renewing() && !spent {
             Upkeep::Renewal {
                 lease: self.lease,

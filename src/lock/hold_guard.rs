@@ -101,10 +101,9 @@ impl HoldGuard {
         Some(Self::entered(client, hold, renew, HoldKind::Plain, owner))
     }
 
-    /// Has the hold renewed from now on.
-    pub(crate) fn begin_renewal(&mut self) {
-        self.renew = self.hold.take(true);
-        if self.renew {
+    /// Has the hold renewed as that of a single lock, as its set has all of its locks now.
+    pub(crate) fn set_is_complete(&self) {
+        if self.hold.set_is_complete() {
             self.client.schedule.watch(&self.hold.grant);
         }
     }

@@ -333,6 +333,7 @@ impl LockOptions {
             once: None,
             permits,
             is_member: false,
+            set_completes_within: None,
             purpose: self.purpose,
             trace: AcquireTrace::new(self.label.clone(), self.policy),
         })

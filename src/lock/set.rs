@@ -15,6 +15,10 @@ use crate::lock::options::LockOptions;
 use crate::lock::owner::Owner;
 use crate::lock::set_guard::{LockSetGuard, SetLoss, UnlockSetError};
 
+/// Longest time for which one lock of a set waits for another one in a round, in node timeouts. A permit asks for up to four
+/// seats in a row.
+const LONGEST_ROUND: u32 = 8;
+
 /// Several locks that are taken together or not at all, each with its own masters, names, policy and lease.
 ///
 /// For names on the same masters under one policy, one lock is better: `masters.red_lock(["a", "b"])`. That
@@ -334,6 +338,13 @@ impl LockSet {
         }
         if let Some((index, invalid)) = conflict(&all) {
             return Err(of_lock(index)(invalid.into()));
+        }
+        if all.len() > 1 {
+            let node_timeouts = all.iter().map(|request| request.client.pool.config.node_timeout);
+            let completes_within = node_timeouts.max().map(|longest| longest * LONGEST_ROUND);
+            for request in &mut all {
+                request.set_completes_within = completes_within;
+            }
         }
         Ok(all)
     }

@@ -30,6 +30,7 @@ fn of_kind(kind: HoldKind, max_hold: Option<Duration>) -> HoldState {
         lease: LEASE,
         votes: vec![Vote::Granted],
         max_hold,
+        set_completes_within: None,
         is_sticky: true,
     };
     HoldState::new(kind, at(0), first)
@@ -249,6 +250,7 @@ fn a_thrifty_grant_is_widened_until_all_have_it() {
         lease: LEASE,
         votes: vec![Vote::Granted, Vote::NotAsked, Vote::NotAsked],
         max_hold: None,
+        set_completes_within: None,
         is_sticky: false,
     };
     let mut state = HoldState::new(HoldKind::Plain, at(0), first);

@@ -502,6 +502,16 @@ async fn a_closed_client_gives_its_permits_up() {
 /// again and again.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_rests_while_no_seat_is_free_on_a_quorum() {
+    rests_while_no_seat_is_free(None).await;
+}
+
+/// The same while the master without a free seat is down.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_rests_while_no_seat_is_free_on_the_masters_that_answer() {
+    rests_while_no_seat_is_free(Some(2)).await;
+}
+
+async fn rests_while_no_seat_is_free(down: Option<usize>) {
     let cluster = Cluster::new(3);
     let mut holders = Vec::new();
     for missing in [1, 0] {
@@ -512,14 +522,22 @@ async fn a_waiter_rests_while_no_seat_is_free_on_a_quorum() {
         holders.push((masters, network, permit));
     }
     let waits = connect_as(&cluster, &Client::new().distances(&[ms(2); 3])).await;
-    let before = asked(cluster.master(2));
+    if let Some(down) = down {
+        cluster.master(down).crash();
+    }
+    let before = asked(cluster.master(1));
     let waiter = tokio::spawn(async move { gpu(&waits, 2).lock().await });
     sleep(ms(1000)).await;
     assert!(!waiter.is_finished());
-    let questions = asked(cluster.master(2)) - before;
+    let questions = asked(cluster.master(1)) - before;
     assert!(questions <= 80, "{questions} questions in a second");
     let (_masters, _network, permit) = holders.pop().expect("two");
-    permit.unlock().await.expect("released");
+    let released = permit.unlock().await;
+    assert_eq!(
+        released.is_ok(),
+        down.is_none(),
+        "one master confirms: {released:?}"
+    );
     let granted = timeout(ms(200), waiter).await.expect("it asks now and then");
     drop(granted.expect("no panic").expect("a seat"));
 }

@@ -93,6 +93,7 @@ impl Process {
             lease: LEASE,
             votes,
             max_hold: None,
+            set_completes_within: None,
             is_sticky: true,
         };
         let hold = Hold::first(Grant::new(Clock(NOW), facts, first, KnownField));
