@@ -233,10 +233,7 @@ impl<'a> Acquisition<'a> {
                 Outcome::Won => true,
                 // A master that has not answered may know that the job is done.
                 Outcome::Lost if self.request.once.is_some() => {
-                    matches!(
-                        self.tally.loss_reason(),
-                        Some(LossReason::Held | LossReason::Final)
-                    )
+                    self.tally.loss_reason() == Some(LossReason::Held)
                 }
                 Outcome::Lost => self.tally.loss_reason().is_some(),
             };
@@ -295,18 +292,14 @@ impl<'a> Acquisition<'a> {
         // The answer may have been late, and the others asked meanwhile.
         let is_alone = node == FIRST_MASTER && self.round.held_back().len() > 0;
         match vote {
-            _ if !is_alone => {
-                self.rollback.requeue_everywhere();
-                false
-            }
-            Vote::Granted => {
+            Vote::Granted if is_alone => {
                 self.asked = Asked::FirstAndOthers;
                 self.rollback.votes[node] = Vote::Granted;
                 self.round.forget_others();
                 self.ask_the_others().await;
                 true
             }
-            Vote::Refused { .. } => {
+            Vote::Refused { .. } if is_alone => {
                 self.asked = Asked::FirstAlone;
                 for node in self.round.held_back().iter() {
                     self.rollback.votes[node] = Vote::NotAsked;

@@ -1,7 +1,7 @@
 //! One try: enters the hold that the owner has, or attempts a new one.
 
 use crate::acquire::attempt::attempt;
-use crate::acquire::refusal::{Asked, Refusal};
+use crate::acquire::refusal::Refusal;
 use crate::acquire::request::AcquireRequest;
 use crate::acquire::seats;
 use crate::error::{ExtendError, InvalidInput, LockError};
@@ -83,15 +83,7 @@ async fn reenter(
         match extend(&request.client, &hold, longer.unwrap_or(lease)).await {
             Err(ExtendError::NotExtended { votes, .. }) if longer.is_some() || left < request.at_least => {
                 let error = LockError::Unreachable { votes };
-                return Err(Refusal {
-                    error,
-                    reason: LossReason::Unreachable,
-                    votes: hold.grant.votes(),
-                    asked: Asked::default(),
-                    blockers: Box::default(),
-                    deferred: None,
-                    has_no_common_seat: false,
-                });
+                return Err(Refusal::new(error, LossReason::Unreachable, hold.grant.votes()));
             }
             // If the remaining validity suffices, an extension that fails does not matter. No longer lease is
             // wanted then, and a crash leaves the names locked for as long as they have to be. The code below

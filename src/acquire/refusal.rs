@@ -102,8 +102,13 @@ impl Refusal {
         votes: Vec<Vote>,
         error: impl FnOnce(Votes) -> LockError,
     ) -> Self {
+        let error = error(request.client.pool.evidence(&votes));
+        Self::new(error, reason, votes)
+    }
+
+    pub(super) fn new(error: LockError, reason: LossReason, votes: Vec<Vote>) -> Self {
         Self {
-            error: error(request.client.pool.evidence(&votes)),
+            error,
             reason,
             votes,
             asked: Asked::default(),
@@ -122,15 +127,7 @@ impl From<InvalidInput> for Refusal {
 
 impl From<LockError> for Refusal {
     fn from(error: LockError) -> Self {
-        Self {
-            error,
-            reason: LossReason::Final,
-            votes: Vec::new(),
-            asked: Asked::default(),
-            blockers: Box::default(),
-            deferred: None,
-            has_no_common_seat: false,
-        }
+        Self::new(error, LossReason::Final, Vec::new())
     }
 }
 

@@ -139,9 +139,14 @@ impl AcquireRequest {
             fenced: self.fenced,
             fair: self.fair,
             caption: self.caption.clone(),
-            hands_on: self.once.is_none()
-                && !self.caption.as_ref().is_some_and(|caption| caption.is_published),
+            hands_on: self.hands_on(),
         }
+    }
+
+    /// Whether a task of the line hands its hold on to the next.
+    pub(super) fn hands_on(&self) -> bool {
+        let is_published = self.caption.as_ref().is_some_and(|caption| caption.is_published);
+        self.once.is_none() && !is_published
     }
 
     /// Relation of the owner's holds to the names.

@@ -94,7 +94,7 @@ impl IdleGrants {
     pub(crate) fn keep(&self, grant: &Arc<Grant>) -> bool {
         let most = self.pool.config.max_idle;
         // Clients of other libraries do not recall.
-        if !grant.field.letters.has(Letter::Sticky) || grant.is_announced || most == 0 {
+        if !grant.field.letters.has(Letter::Sticky) || grant.is_announced || grant.names.len() > most {
             return false;
         }
         let before = {
@@ -119,9 +119,7 @@ impl IdleGrants {
         }
         // The grant's last hold may not have been renewed any more.
         self.schedule.watch(grant);
-        if self.names.load(Ordering::Relaxed) > most {
-            self.release_oldest(grant);
-        }
+        while self.names.load(Ordering::Relaxed) > most && self.release_oldest(grant) {}
         if self.pool.is_closed() {
             // The client was closed in between, and may not have found it idle.
             self.release(grant);
@@ -232,8 +230,8 @@ impl IdleGrants {
         drop(removed);
     }
 
-    /// Releases the idle grant that was used least recently, apart from `newest`.
-    fn release_oldest(&self, newest: &Arc<Grant>) {
+    /// Releases the idle grant that was used least recently, apart from `newest`. Returns whether there was one.
+    fn release_oldest(&self, newest: &Arc<Grant>) -> bool {
         let oldest = {
             let state = self.state();
             let others = state.grants.values().filter(|grant| !Arc::ptr_eq(grant, newest));
@@ -242,9 +240,7 @@ impl IdleGrants {
             idle.max_by_key(|(age, _)| *age)
                 .map(|(_, grant)| Arc::clone(grant))
         };
-        if let Some(oldest) = oldest {
-            self.release(&oldest);
-        }
+        oldest.is_some_and(|oldest| self.release(&oldest))
     }
 
     /// Whether no grant is idle, or has been.

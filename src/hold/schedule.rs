@@ -70,16 +70,12 @@ impl Schedule {
 
     /// Watches a grant from now on.
     pub(crate) fn watch(&self, grant: &Arc<Grant>) {
-        self.arrange(grant, true);
+        self.arrange(self.state(), grant, true);
     }
 
-    /// Schedules a grant for the time at which it needs something next.
-    fn arrange(&self, grant: &Arc<Grant>, confirmed: bool) {
-        self.arrange_in(self.state(), grant, confirmed);
-    }
-
-    /// The same, under a mutex that is locked: look and placement happen under one, as an earlier look may be out of date.
-    fn arrange_in(&self, state: MutexGuard<'_, ScheduleState>, grant: &Arc<Grant>, confirmed: bool) {
+    /// Schedules a grant for the time at which it needs something next. Look and placement happen under one mutex, as an earlier
+    /// look may be out of date.
+    fn arrange(&self, state: MutexGuard<'_, ScheduleState>, grant: &Arc<Grant>, confirmed: bool) {
         let now = Instant::now();
         let at = match grant.upkeep() {
             Upkeep::Renewal { lease, left } if confirmed => {
@@ -194,7 +190,7 @@ impl Schedule {
         for (at, grant) in waiting {
             grant.wake();
             if now + grant.left() <= at {
-                self.arrange(&grant, true);
+                self.watch(&grant);
             }
         }
         for grant in in_flight {
@@ -207,7 +203,7 @@ impl Schedule {
         let mut state = self.state();
         state.in_flight.remove(&grant.field);
         // Under the same mutex: a task that closes the client finds the grant in one of both places.
-        self.arrange_in(state, grant, renewed);
+        self.arrange(state, grant, renewed);
     }
 
     /// Removes a grant that was due and needs nothing any more.

@@ -254,6 +254,9 @@ impl LockSet {
     /// of the lock in the way alone. If others hold each of the locks for longer than that, one after the
     /// other, the set gets the locks when they happen to be free together.
     ///
+    /// During a round, a lock that the set has won keeps others out. If the future is not polled any more, that
+    /// lasts for eight of the longest node timeouts and the lease at most.
+    ///
     /// # Errors
     ///
     /// The error of [`MultiLock::lock`] with the index of the lock.

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use multilock::sim::{Client, Cluster, Direction, Keep, Master, Network};
-use multilock::{CancellationToken, FencingToken, Leader, Leadership, Masters, MultiLock, Quarantine};
+use multilock::{
+    CancellationToken, FencingToken, Leader, Leadership, Masters, MultiLock, Quarantine, Unlocked,
+};
 use tokio::sync::watch::Receiver;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
@@ -240,6 +242,32 @@ async fn a_token_that_was_raised_is_shown() {
         "{:?}",
         told.borrow()
     );
+}
+
+/// A process has handed on all tokens of a block, so that its next one is larger. A master that is asked again for a grant would
+/// not know its size, and would show a token of its middle. So the grant of a leader, which is not handed on, has an ordinary one.
+#[tokio::test(start_paused = true)]
+async fn the_token_is_the_same_on_a_master_that_is_asked_again() {
+    let cluster = Cluster::new(3);
+    let network = Network::new(3);
+    let masters = connect(&cluster, &network, 0).await;
+    let lock = masters.red_lock("leader");
+    let mut holder = lock.lock().await.expect("free");
+    for _ in 1..64 {
+        let lock = lock.clone();
+        let next = tokio::spawn(async move { lock.lock().await });
+        tokio::task::yield_now().await;
+        assert_eq!(holder.unlock().await, Ok(Unlocked::HandedOn));
+        holder = next.await.expect("no panic").expect("granted");
+    }
+    assert_eq!(holder.unlock().await, Ok(Unlocked::Released));
+    let mut told = masters.watch_leader("leader").expect("a name of a lock");
+    let guard = lock.announced().about("leads").lock().await.expect("free");
+    sleep(SOON).await;
+    cluster.master(2).evict("leader");
+    sleep(LEASE).await;
+    let shown = told.borrow_and_update().as_ref().map(|leader| leader.token);
+    assert_eq!(shown, Some(guard.fencing_token()));
 }
 
 async fn next(told: &mut Receiver<Option<Leader>>) -> Duration {

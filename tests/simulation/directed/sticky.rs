@@ -568,6 +568,28 @@ async fn no_more_stay_than_may() {
     assert_eq!(guard.unlock().await.expect("held"), Unlocked::Released);
 }
 
+/// A grant of several names makes room for all of them, and does not stay if there is none for so many.
+#[tokio::test(start_paused = true)]
+async fn no_more_names_stay_than_may() {
+    let cluster = Cluster::new(3);
+    let builder = Masters::builder()
+        .quarantine(Quarantine::Off)
+        .lease(LEASE)
+        .max_idle(2);
+    let masters = cluster.connect(builder).await.expect("connects");
+    let several = |names: &[&str]| masters.red_lock(names).sticky();
+    for names in [&["a"][..], &["b"], &["c", "d"]] {
+        let guard = several(names).lock().await.expect("free");
+        assert_eq!(guard.unlock().await.expect("held"), Unlocked::Stays);
+    }
+    sleep(ms(10)).await;
+    for (name, is_free) in [("a", true), ("b", true), ("c", false), ("d", false)] {
+        assert_eq!(cluster.master(0).fields(name).is_empty(), is_free, "{name}");
+    }
+    let guard = several(&["e", "f", "g"]).lock().await.expect("free");
+    assert_eq!(guard.unlock().await.expect("held"), Unlocked::Released);
+}
+
 /// The last handle is dropped while the runtime lives.
 #[tokio::test(start_paused = true)]
 async fn nothing_stays_without_a_client() {
