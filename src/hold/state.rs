@@ -136,7 +136,7 @@ pub(crate) struct HoldView {
 /// Change by a new entry into a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entered {
-    /// Whether this guard is the first that wants a renewal.
+    /// Whether this guard is the first that wants a renewal, or one without a bound.
     pub(crate) first_to_renew: bool,
 }
 
@@ -301,7 +301,9 @@ impl HoldState {
         {
             return None;
         }
-        let first_to_renew = self.guards.enter(renew, kind.is_shared());
+        // Another task of the owner has the hold from here on, whatever becomes of the set.
+        let is_unbound = renew && self.guards.all > 0 && self.set_is_complete();
+        let first_to_renew = self.guards.enter(renew, kind.is_shared()) || is_unbound;
         Some(Entered { first_to_renew })
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use multilock::sim::{Client, Cluster, Master};
-use multilock::{LockSet, Masters, Quarantine};
+use multilock::{LockSet, Masters, Owner, Quarantine};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -115,6 +115,39 @@ async fn a_set_that_is_not_polled_keeps_its_locks_for_a_bounded_time() {
         locked.validity() > Duration::ZERO,
         "the holds of a set are renewed"
     );
+}
+
+/// Another task of the owner enters the hold before the set is complete. It keeps the hold when the set gives up.
+#[tokio::test(start_paused = true)]
+async fn who_enters_the_hold_of_an_incomplete_set_keeps_it() {
+    let near = Cluster::new(3);
+    let far = Cluster::new(3);
+    let lease = ms(2000);
+    let builder = || Masters::builder().quarantine(Quarantine::Off).lease(lease);
+    let here = near
+        .connect_as(&Client::new(), builder())
+        .await
+        .expect("connects");
+    let apart = Client::new().distances(&[ms(150), ms(150), ms(150)]);
+    let slow = builder().node_timeout(ms(400));
+    let there = far.connect_as(&apart, slow).await.expect("connects");
+    let owner = Owner::new();
+    let set = here.red_lock("a").and(there.red_lock("b")).owner(&owner);
+    let mut waiting = Box::pin(set.lock());
+    assert!(
+        timeout(ms(50), &mut waiting).await.is_err(),
+        "the other lock is far away"
+    );
+    let lock = here.red_lock("a").owner(&owner);
+    let inside = lock.lock().await.expect("the owner has it");
+    drop(waiting);
+    sleep(ms(8 * 400) + 3 * lease).await;
+    if inside.validity().is_zero() {
+        violated(
+            "renewal",
+            "a hold of an incomplete set is lost to the task that entered it",
+        );
+    }
 }
 
 /// The lease of one lock is shorter than the round at the masters of the other, so it is renewed meanwhile.
