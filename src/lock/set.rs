@@ -255,7 +255,8 @@ impl LockSet {
     /// other, the set gets the locks when they happen to be free together.
     ///
     /// During a round, a lock that the set has won keeps others out. If the future is not polled any more, that
-    /// lasts for eight of the longest node timeouts and the lease at most.
+    /// lasts for eight of the longest node timeouts and the lease at most. A hold that its owner has entered in another
+    /// way as well has no such bound.
     ///
     /// # Errors
     ///
