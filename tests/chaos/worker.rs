@@ -476,9 +476,11 @@ impl Teller {
         while lost_at.is_none() {
             let (looked, until) = grip.look();
             if until <= looked {
-                // A loss that is not signalled now is late, and a loss that is not signalled at all is very late.
+                // A loss that is not signalled now is late, and a loss that is not signalled at all is very late. The worker may
+                // have been stopped in the middle of its look.
+                let due = now();
                 let _ = timeout(PATIENCE, grip.lost()).await;
-                lost_at = Some((now(), looked));
+                lost_at = Some((now(), due));
                 break;
             }
             let thinks = Duration::from_micros(self.rng.random_range(1_000..12_000));
