@@ -255,7 +255,8 @@ fn idle(
     findings: &mut Findings,
 ) {
     // If a process at the front of the queues is stopped, the queues wait for its call and a fallback question. These
-    // take longer than a strike. A lock that it holds is granted once the lease has ended.
+    // take longer than a strike. A lock that it holds is granted once the lease has ended, unless another of its tasks is at
+    // the front. Tasks that read and write share their names.
     let only_waited = |from: Micros, to: Micros| {
         let mut stopped = events.iter().filter_map(|event| match event.what {
             What::Done(Done::Stopped { worker }) if (from..=to).contains(&event.at) => {
@@ -269,7 +270,23 @@ fn idle(
                     && hold.task.worker == worker
                     && (hold.from..hold.end).contains(&at)
             };
-            !holds.iter().any(held)
+            let waits = |event: &Event| match &event.what {
+                What::Said(
+                    task,
+                    Said::Refused {
+                        policy: Policy::Red,
+                        began,
+                        ended,
+                        ..
+                    },
+                ) => {
+                    task.worker == worker
+                        && task.layout() == Layout::ReadWrite
+                        && (*began..*ended).contains(&at)
+                }
+                _ => false,
+            };
+            !holds.iter().any(held) || events.iter().any(waits)
         })
     };
     for (from, to) in strikes {
