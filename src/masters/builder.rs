@@ -106,8 +106,8 @@ impl MastersBuilder {
     }
 
     /// Sets the most names that stay with this client while nobody holds them, for
-    /// [`sticky`](crate::MultiLock::sticky) locks. The default is 64. If there are more, the name that was used least
-    /// recently is released. With 0, no lock is sticky.
+    /// [`sticky`](crate::MultiLock::sticky) locks. The default is 64. If there are more, the names that were used least
+    /// recently are released. A lock of more names than this does not stay. With 0, no lock is sticky.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

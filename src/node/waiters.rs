@@ -140,8 +140,8 @@ impl Waiters {
             }
             Some(later) => calls.ask_at(now + later),
         }
-        // The task may be polled in another thread at any moment. It resets its deadline only if it sees the call, as that is
-        // stored. Once it is notified, it may be at rest again, so its deadline is stored before.
+        // A poll on another thread resets the deadline. The call is stored first, so that such a poll sees it. The task is notified
+        // last, as it may rest again at once, with a deadline of its own.
         if calls.may_be_queued() {
             calls.wakes_by(now + call.later.unwrap_or_default());
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use multilock::sim::{Client, Cluster, Master};
-use multilock::{LockSet, Masters, Owner, Quarantine};
+use multilock::{LockSet, Masters, MastersBuilder, Owner, Quarantine};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -38,22 +38,26 @@ async fn one_gets_in_where_one_lock_is_busy_and_another_is_held_for_long() {
     }
 }
 
+/// Masters here, and others to which a question and its answer take the time `distance`.
+async fn near_and_far(
+    here: MastersBuilder,
+    there: MastersBuilder,
+    distance: Duration,
+) -> ([Cluster; 2], [Masters; 2]) {
+    let (near, far) = (Cluster::new(3), Cluster::new(3));
+    let apart = Client::new().distances(&[distance; 3]);
+    let here = near
+        .connect_as(&Client::new(), here.quarantine(Quarantine::Off))
+        .await;
+    let there = far.connect_as(&apart, there.quarantine(Quarantine::Off)).await;
+    ([near, far], [here.expect("connects"), there.expect("connects")])
+}
+
 /// The masters of one lock take long to answer, and so little is left of the other lock's lease.
 #[tokio::test(start_paused = true)]
 async fn no_set_is_handed_out_with_less_validity_than_was_asked_for() {
-    let near = Cluster::new(3);
-    let far = Cluster::new(3);
-    let builder = || {
-        Masters::builder()
-            .node_timeout(ms(400))
-            .quarantine(Quarantine::Off)
-    };
-    let here = near
-        .connect_as(&Client::new(), builder())
-        .await
-        .expect("connects");
-    let apart = Client::new().distances(&[ms(150), ms(150), ms(150)]);
-    let there = far.connect_as(&apart, builder()).await.expect("connects");
+    let builder = || Masters::builder().node_timeout(ms(400));
+    let ([near, far], [here, there]) = near_and_far(builder(), builder(), ms(150)).await;
     let short = here.red_lock("a").lease(ms(900)).min_validity(ms(800));
     let set = short.and(there.red_lock("b"));
     let tried = set.try_lock().await;
@@ -70,20 +74,11 @@ async fn no_set_is_handed_out_with_less_validity_than_was_asked_for() {
 /// hold yet, so it is renewed only for as long as a round may take.
 #[tokio::test(start_paused = true)]
 async fn a_set_that_is_not_polled_keeps_its_locks_for_a_bounded_time() {
-    let near = Cluster::new(3);
-    let far = Cluster::new(3);
     let lease = ms(2000);
-    let builder = || {
-        let builder = Masters::builder().node_timeout(ms(400)).lease(lease);
-        builder.quarantine(Quarantine::Off)
-    };
-    let connected = near.connect_as(&Client::new(), builder()).await;
-    let here = connected.expect("connects");
-    let apart = Client::new().distances(&[ms(150), ms(150), ms(150)]);
-    let there = far.connect_as(&apart, builder()).await.expect("connects");
+    let builder = || Masters::builder().node_timeout(ms(400)).lease(lease);
+    let ([near, _far], [here, there]) = near_and_far(builder(), builder(), ms(150)).await;
     let set = here.red_lock("a").and(there.red_lock("b"));
-    let other = near.connect_as(&Client::new(), builder()).await;
-    let rival = other.expect("connects").red_lock("a");
+    let rival = connect(&near, 5).await.red_lock("a");
     let gets_in = async || {
         assert!(rival.try_lock().await.is_err(), "the set has the lock");
         let begun = Instant::now();
@@ -120,17 +115,10 @@ async fn a_set_that_is_not_polled_keeps_its_locks_for_a_bounded_time() {
 /// Another task of the owner enters the hold before the set is complete. It keeps the hold when the set gives up.
 #[tokio::test(start_paused = true)]
 async fn who_enters_the_hold_of_an_incomplete_set_keeps_it() {
-    let near = Cluster::new(3);
-    let far = Cluster::new(3);
     let lease = ms(2000);
-    let builder = || Masters::builder().quarantine(Quarantine::Off).lease(lease);
-    let here = near
-        .connect_as(&Client::new(), builder())
-        .await
-        .expect("connects");
-    let apart = Client::new().distances(&[ms(150), ms(150), ms(150)]);
+    let builder = || Masters::builder().lease(lease);
     let slow = builder().node_timeout(ms(400));
-    let there = far.connect_as(&apart, slow).await.expect("connects");
+    let (_clusters, [here, there]) = near_and_far(builder(), slow, ms(150)).await;
     let owner = Owner::new();
     let set = here.red_lock("a").and(there.red_lock("b")).owner(&owner);
     let mut waiting = Box::pin(set.lock());
@@ -153,14 +141,9 @@ async fn who_enters_the_hold_of_an_incomplete_set_keeps_it() {
 /// The lease of one lock is shorter than the round at the masters of the other, so it is renewed meanwhile.
 #[tokio::test(start_paused = true)]
 async fn one_is_granted_where_a_lease_is_shorter_than_the_round_of_another_lock() {
-    let near = Cluster::new(3);
-    let far = Cluster::new(3);
-    let builder = || Masters::builder().quarantine(Quarantine::Off);
-    let short = builder().lease(ms(300));
-    let here = near.connect_as(&Client::new(), short).await.expect("connects");
-    let apart = Client::new().distances(&[ms(350), ms(350), ms(350)]);
-    let slow = builder().node_timeout(ms(1000));
-    let there = far.connect_as(&apart, slow).await.expect("connects");
+    let short = Masters::builder().lease(ms(300));
+    let slow = Masters::builder().node_timeout(ms(1000));
+    let (_clusters, [here, there]) = near_and_far(short, slow, ms(350)).await;
     let set = here.red_lock("a").and(there.red_lock("b"));
     drop(set.try_lock().await.expect("granted"));
     match timeout(ms(1000), set.lock()).await {

@@ -501,15 +501,18 @@ async fn what_is_forced_or_lapsed_is_not_taken() {
     stage.nothing_is_left();
 }
 
+/// Masters, and a client with which two names may stay.
+async fn two_may_stay() -> (Cluster, Masters) {
+    let cluster = Cluster::new(3);
+    let builder = Masters::builder().quarantine(Quarantine::Off);
+    let masters = cluster.connect(builder.lease(LEASE).max_idle(2)).await;
+    (cluster, masters.expect("connects"))
+}
+
 /// A grant that ends otherwise than by a release does not count any more.
 #[tokio::test(start_paused = true)]
 async fn what_is_kept_or_leaked_is_forgotten() {
-    let cluster = Cluster::new(3);
-    let builder = Masters::builder()
-        .quarantine(Quarantine::Off)
-        .lease(LEASE)
-        .max_idle(2);
-    let masters = cluster.connect(builder).await.expect("connects");
+    let (_cluster, masters) = two_may_stay().await;
     let owner = Owner::new();
     for name in ["a", "b", "c"] {
         let lock = masters.red_lock(name).owner(&owner);
@@ -534,12 +537,7 @@ async fn what_is_kept_or_leaked_is_forgotten() {
 /// The least recently used name makes room.
 #[tokio::test(start_paused = true)]
 async fn no_more_stay_than_may() {
-    let cluster = Cluster::new(3);
-    let builder = Masters::builder()
-        .quarantine(Quarantine::Off)
-        .lease(LEASE)
-        .max_idle(2);
-    let masters = cluster.connect(builder).await.expect("connects");
+    let (cluster, masters) = two_may_stay().await;
     for name in ["a", "b", "a", "c"] {
         let guard = masters
             .red_lock(name)
@@ -571,12 +569,7 @@ async fn no_more_stay_than_may() {
 /// A grant of several names makes room for all of them, and does not stay if there is none for so many.
 #[tokio::test(start_paused = true)]
 async fn no_more_names_stay_than_may() {
-    let cluster = Cluster::new(3);
-    let builder = Masters::builder()
-        .quarantine(Quarantine::Off)
-        .lease(LEASE)
-        .max_idle(2);
-    let masters = cluster.connect(builder).await.expect("connects");
+    let (cluster, masters) = two_may_stay().await;
     let several = |names: &[&str]| masters.red_lock(names).sticky();
     for names in [&["a"][..], &["b"], &["c", "d"]] {
         let guard = several(names).lock().await.expect("free");
