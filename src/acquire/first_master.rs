@@ -70,6 +70,9 @@ impl Acquisition<'_> {
                 })
             };
             let mut round = request.trace.asking(ask).needs(asked.len());
+            if let Some(waiting) = &self.waiting {
+                waiting.calls.rests_until(round.deadline());
+            }
             let mut refused = Vec::new();
             let mut is_over = false;
             while let Some((node, answer)) = round.next().await {

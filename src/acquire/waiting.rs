@@ -141,10 +141,8 @@ impl<'a> Waiting<'a> {
     ) -> LinePlace<'a> {
         if let Some((mailbox, place)) = asks {
             // No task waited behind the front task until now, so its absence did not matter.
-            if mind_absence_of(self.request, &mailbox, &place) {
-                let answers_by = Instant::now() + self.request.client.pool.config.node_timeout;
-                place.calls.wakes_by(answers_by);
-            }
+            let answers_by = Instant::now() + self.request.client.pool.config.node_timeout;
+            mind_absence_of(self.request, &mailbox, &place, Some(answers_by));
         }
         self.mind_absence();
         LinePlace {
@@ -158,7 +156,7 @@ impl<'a> Waiting<'a> {
     /// and its task is not polled in time, the turn goes on to the next in line, and the waiter withdraws from the
     /// queues. The waiter comes back with its ticket once its task is polled.
     pub(super) fn mind_absence(&self) {
-        mind_absence_of(self.request, &self.mailbox, &self.entry);
+        mind_absence_of(self.request, &self.mailbox, &self.entry, None);
     }
 
     /// Draws a ticket for a waiter in line without one, as soon as enough masters have shown their clocks.
@@ -397,14 +395,21 @@ impl<'a> Waiting<'a> {
     }
 }
 
-/// Lets the turn of any waiter of this client for these names be taken back. Returns whether it could not be before.
-fn mind_absence_of(request: &AcquireRequest, mailbox: &Arc<Mailbox<Hold>>, place: &QueueEntry) -> bool {
+/// Lets the turn of any waiter of this client for these names be taken back. A task that may be asking wakes at `wakes_by`.
+fn mind_absence_of(
+    request: &AcquireRequest,
+    mailbox: &Arc<Mailbox<Hold>>,
+    place: &QueueEntry,
+    wakes_by: Option<Instant>,
+) {
     if place.calls.minds_absence() {
-        return false;
+        return;
     }
     let (client, names) = (Arc::clone(&request.client), request.names.clone());
     let (mailbox, waiter) = (Arc::clone(mailbox), place.waiter);
-    place.calls.on_absence(waiter.comes_within, move |calls| {
+    // A call in the middle of a round finds a task that wakes at the end of the round.
+    let allowed = waiter.comes_within.max(client.pool.config.node_timeout);
+    place.calls.on_absence(allowed, wakes_by, move |calls| {
         client.pool.log_throttle.not_polled(&names);
         line::give_up(&client, mailbox.take());
         let entry = QueueEntry {

@@ -288,20 +288,22 @@ impl Calls {
         self.notify.notified()
     }
 
-    /// Sets the `handler` that runs if the waiter's task is not polled within `allowed` of the time at which it wakes. Returns
-    /// whether it is the first, as that one stays.
+    /// Sets the `handler` that runs if the waiter's task is not polled within `allowed` of the time at which it wakes, and the
+    /// time of that, if it may be asking. The first handler stays.
     pub(crate) fn on_absence(
-        &self,
+        self: &Arc<Self>,
         allowed: Duration,
+        wakes_by: Option<Instant>,
         handler: impl Fn(&Arc<Self>) + Send + Sync + 'static,
-    ) -> bool {
+    ) {
         let mut absence = lock(&self.absence);
-        let is_first = absence.handler.is_none() && !self.is_over();
-        if is_first {
+        if absence.handler.is_none() && !self.is_over() {
             absence.allowed = Some(allowed);
             absence.handler = Some(Arc::new(handler));
+            if let Some(at) = wakes_by {
+                self.set_deadline(&mut absence, at);
+            }
         }
-        is_first
     }
 
     /// Whether there is a handler for the waiter's absence.
