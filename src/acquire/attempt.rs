@@ -290,7 +290,7 @@ impl<'a> Acquisition<'a> {
     async fn count_first(&mut self, node: usize, vote: &Vote) -> bool {
         self.asked = Asked::AllAtOnce;
         // The answer may have been late, and the others asked meanwhile.
-        let is_alone = node == FIRST_MASTER && self.round.held_back().len() > 0;
+        let is_alone = node == FIRST_MASTER && !self.round.held_back().is_empty();
         match vote {
             Vote::Granted if is_alone => {
                 self.asked = Asked::FirstAndOthers;
@@ -439,9 +439,8 @@ impl<'a> Acquisition<'a> {
             // A grant has taken the waiter out of the queues there. The late answers of the other masters are
             // handled below.
             let is_out = |vote: &Vote| matches!(vote, Vote::Granted | Vote::Pending | Vote::NotAsked);
-            waiting.withdraw(pool, &request.names, |node| {
-                places.contains(node) && !is_out(&votes[node])
-            });
+            let still_in = places.without(NodeSet::of(&votes, is_out));
+            waiting.withdraw(pool, &request.names, still_in);
         }
         receive_stragglers(request, self.round, &hold.grant, self.waiting);
         log::acquired(&request.names, self.tally.granted(), || hold.remaining());
@@ -515,7 +514,7 @@ fn receive_stragglers(
             recall::recalled(&client, &grant, first);
         }
         if let Some((pool, names, waiting)) = waited_in.as_ref().filter(|_| vote != Vote::Granted) {
-            waiting.withdraw(pool, names, |other| other == node);
+            waiting.withdraw(pool, names, NodeSet::one(node));
         }
         let kind = VoteKind::of(&vote);
         if grant.note_late_vote(node, vote) {

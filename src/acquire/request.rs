@@ -7,7 +7,6 @@ use crate::error::LockError;
 use crate::events::{AcquireTrace, log};
 use crate::hold::client::ClientCore;
 use crate::hold::grant::Hold;
-use crate::hold::idle::IdleRequest;
 use crate::hold::{Entered, IdleHoldOptions};
 use crate::lock::hold_guard::HoldGuard;
 use crate::lock::owner::{Owner, OwnerRelation};
@@ -187,6 +186,9 @@ impl AcquireRequest {
             return None;
         }
         let idle = &self.client.idle;
+        if idle.is_empty() {
+            return None;
+        }
         let is_fair = self.fair && !self.kind.is_read_write();
         let may_take =
             self.renew && !self.is_member && !is_fair && self.at_least.is_zero() && self.once.is_none();
@@ -194,19 +196,13 @@ impl AcquireRequest {
             idle.release_all_of(&self.names);
             return None;
         }
-        let hold = idle.take(&IdleRequest {
-            names: &self.names,
-            kind: self.kind,
-            needed: self.needed,
-            fenced: self.fenced,
-            caption: self.caption.as_deref(),
-            hold: IdleHoldOptions {
-                lease: self.lease,
-                min_validity: self.min_validity,
-                max_hold: self.max_hold,
-                is_sticky: self.sticky,
-            },
-        })?;
+        let options = IdleHoldOptions {
+            lease: self.lease,
+            min_validity: self.min_validity,
+            max_hold: self.max_hold,
+            is_sticky: self.sticky,
+        };
+        let hold = idle.take(&self.line_options(), &options)?;
         let guard = HoldGuard::entered(&self.client, hold, true, self.kind, self.owner.as_ref());
         let hold = guard.hold();
         if let Some(owner) = &self.owner {

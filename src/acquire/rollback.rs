@@ -7,6 +7,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::hold::release::Release;
 use crate::protocol::claim::Claim;
+use crate::protocol::node_set::NodeSet;
 use crate::queue::QueueEntry;
 use crate::round::pool::Pool;
 use crate::values::votes::Vote;
@@ -90,9 +91,8 @@ impl Drop for Rollback {
         if self.settled {
             return;
         }
-        let votes = &self.votes;
-        let touched = |node: usize| votes[node].may_have_granted();
-        if (0..votes.len()).any(touched) {
+        let touched = NodeSet::of(&self.votes, Vote::may_have_granted);
+        if !touched.is_empty() {
             // A waiter that has withdrawn from the queues must not get back into them, and must not prevent the call of
             // the next waiter.
             let waiting = self.waiting.take();

@@ -207,12 +207,10 @@ impl<'a> Waiting<'a> {
             return;
         }
         let (calls, pool) = (&self.entry.calls, &self.request.client.pool);
-        let (mut first, places) = (NodeSet::default(), calls.take_places());
-        first.insert(FIRST_MASTER);
-        let others = places.without(first);
+        let places = calls.take_places();
+        let others = places.without(NodeSet::one(FIRST_MASTER));
         calls.note_queued(places.without(others));
-        self.entry
-            .withdraw(pool, &self.request.names, |node| others.contains(node));
+        self.entry.withdraw(pool, &self.request.names, others);
     }
 
     /// Takes in the refusal of a waiter for a single lock. If the first master granted and others refused for long, the next
@@ -356,7 +354,8 @@ impl<'a> Waiting<'a> {
             .map(|(_, name)| name)
             .collect();
         self.finish_rollback();
-        self.entry.withdraw(&self.request.client.pool, &others, |_| true);
+        let pool = &self.request.client.pool;
+        self.entry.withdraw(pool, &others, NodeSet::all(pool.slots.len()));
     }
 
     /// Name that has refused the waiter for longest, and the time since which it has.
@@ -419,7 +418,7 @@ fn mind_absence_of(
         entry.withdraw_all(&client.pool, &names);
         // No master calls the waiter any more.
         calls.interrupt();
-    })
+    });
 }
 
 impl Drop for Waiting<'_> {
@@ -431,7 +430,6 @@ impl Drop for Waiting<'_> {
         pool.topics.waiters.remove(self.entry.calls.number);
         let places = self.entry.calls.end();
         self.finish_rollback();
-        self.entry
-            .withdraw(pool, &self.request.names, |node| places.contains(node));
+        self.entry.withdraw(pool, &self.request.names, places);
     }
 }

@@ -85,7 +85,7 @@ fn give_up(client: &Arc<ClientCore>, grant: &Arc<Grant>) -> GuardEnd {
         retake::widen(pool, grant, grant.lease());
     }
     let release = UnsentRelease::of(pool, grant, kept);
-    if release.is_none() && grant.is_taken_again() {
+    if release.is_none() && grant.state().is_taken_again() {
         // A task that has just joined the line has the grant.
         return GuardEnd::HandedOn;
     }

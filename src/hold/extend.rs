@@ -207,7 +207,7 @@ impl Extension {
         }
         // A master that still has the hold shows that the hold is alive. Only then may it be put back on
         // masters that forgot it.
-        if entry.agreed.len() > 0 {
+        if !entry.agreed.is_empty() {
             for node in std::mem::take(&mut entry.forgotten_by) {
                 self.retake(index, node);
             }

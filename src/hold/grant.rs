@@ -149,12 +149,12 @@ impl Grant {
 
     /// Whether its last hold has had the last token of its block. A token that readers share, or none, does not run out.
     pub(super) fn is_spent(&self) -> bool {
-        self.tokens.size() > 1 && self.state().number() + 1 >= self.tokens.size()
+        self.tokens.size() > 1 && self.state().number + 1 >= self.tokens.size()
     }
 
     /// Whether masters have reported a waiter for its names.
     pub(super) fn has_waiters_elsewhere(&self) -> bool {
-        self.state().elsewhere().is_some()
+        self.state().elsewhere.is_some()
     }
 
     /// Gives the idle grant up, so that the caller can release it. Returns whether it was idle.
@@ -173,21 +173,11 @@ impl Grant {
         self.state().idle_since_hold_of()
     }
 
-    /// Whether the grant has another hold, or stays, since its last hold ended.
-    pub(crate) fn is_taken_again(&self) -> bool {
-        self.state().is_taken_again()
-    }
-
-    /// Whether the grant was idle when it was lost.
-    pub(crate) fn was_idle(&self) -> bool {
-        self.state().was_idle()
-    }
-
     /// Hold that has the grant, or had it last.
     pub(crate) fn hold(self: &Arc<Self>) -> Hold {
         Hold {
             grant: Arc::clone(self),
-            number: self.state().number(),
+            number: self.state().number,
         }
     }
 
@@ -348,14 +338,19 @@ impl Grant {
         self.turn().as_ref().map(|turn| turn.line().clone())
     }
 
-    fn next_hold(self: &Arc<Self>, from: Phase, options: &LineOptions, next: &NextInLine) -> Option<Hold> {
-        // The turn may be another line's, stored by a hold that was entered again.
-        let is_suited = options.kind == self.granted
+    /// Whether the grant is what the masters would grant to a task with these options.
+    pub(super) fn suits(&self, options: &LineOptions) -> bool {
+        options.kind == self.granted
             && options.names == self.names
+            // A grant of more masters is renewed by them all, so it would end with the first that is away.
             && options.needed == self.needed
             && options.fenced != self.tokens.is_none()
-            && options.caption == self.caption;
-        if !is_suited {
+            && options.caption == self.caption
+    }
+
+    fn next_hold(self: &Arc<Self>, from: Phase, options: &LineOptions, next: &NextInLine) -> Option<Hold> {
+        // The turn may be another line's, stored by a hold that was entered again.
+        if !self.suits(options) {
             return None;
         }
         let now = self.clock.now();
@@ -364,13 +359,13 @@ impl Grant {
             return None;
         }
         let offer = Handoff {
-            number: state.number() + 1,
+            number: state.number + 1,
             tokens: self.tokens,
             left: state.left(now),
-            lease: (!state.is_longer()).then_some(state.lease),
+            lease: (!state.is_longer).then_some(state.lease),
             begun: self.begun,
             for_so_long: now.since(self.begun).saturating_sub(self.took),
-            elsewhere: state.elsewhere(),
+            elsewhere: state.elsewhere,
             may_stay: state.may_stay(now.since(self.begun)),
             is_announced: self.is_announced,
             now,
@@ -449,7 +444,7 @@ impl Recallable for Grant {
     }
 
     fn missed_recalls(&self) {
-        self.state().missed_recalls();
+        self.state().missed_recalls = true;
     }
 
     fn is_idle(&self) -> bool {

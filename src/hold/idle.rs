@@ -19,9 +19,8 @@ use crate::hold::IdleHoldOptions;
 use crate::hold::grant::{Grant, Hold};
 use crate::hold::schedule::Schedule;
 use crate::hold::unsent_release::UnsentRelease;
-use crate::protocol::caption::Caption;
 use crate::protocol::field::Letter;
-use crate::protocol::kind::HoldKind;
+use crate::queue::LineOptions;
 use crate::round::pool::Pool;
 use crate::values::names::Names;
 
@@ -55,28 +54,6 @@ struct RecalledName {
     penalty: u8,
     /// Number of times for which a grant is still released at once.
     unspent: u8,
-}
-
-/// Properties that an idle grant has to have for a lock.
-#[derive(Debug)]
-pub(crate) struct IdleRequest<'a> {
-    pub(crate) names: &'a Names,
-    pub(crate) kind: HoldKind,
-    pub(crate) needed: usize,
-    pub(crate) fenced: bool,
-    pub(crate) caption: Option<&'a Caption>,
-    pub(crate) hold: IdleHoldOptions,
-}
-
-impl IdleRequest<'_> {
-    fn is_met_by(&self, grant: &Grant) -> bool {
-        grant.names == *self.names
-            && grant.granted == self.kind
-            // A grant of more masters is renewed by them all, so it would end with the first that is away.
-            && grant.needed == self.needed
-            && grant.tokens.is_none() != self.fenced
-            && grant.caption.as_deref() == self.caption
-    }
 }
 
 impl IdleGrants {
@@ -128,12 +105,12 @@ impl IdleGrants {
     }
 
     /// Takes an idle grant for a lock. If an idle grant of its names does not suit the lock, the grant is released first.
-    pub(crate) fn take(&self, request: &IdleRequest<'_>) -> Option<Hold> {
-        for grant in self.of(request.names) {
-            if request.is_met_by(&grant)
-                && let Some(hold) = grant.take_idle(&request.hold)
+    pub(crate) fn take(&self, options: &LineOptions, hold: &IdleHoldOptions) -> Option<Hold> {
+        for grant in self.of(&options.names) {
+            if grant.suits(options)
+                && let Some(hold) = grant.take_idle(hold)
             {
-                self.state().was_used(request.names);
+                self.state().was_used(&options.names);
                 return Some(hold);
             }
             self.release(&grant);

@@ -39,7 +39,7 @@ pub(crate) fn made_now(pool: &Pool, keep: Duration) -> JobMark {
 }
 
 /// Stores a mark on all masters and releases the hold there, in one round. Returns once `needed` masters have done
-/// both; [`Stored::go_on`] is for the others. If too few masters have done both, returns these masters.
+/// both; [`Storing::go_on`] is for the others. If too few masters have done both, returns these masters.
 ///
 /// Until then each master either refuses others by the hold, or reports by the mark that the job is done. So no hold
 /// has to be renewed once it is released in part.
@@ -52,7 +52,7 @@ pub(crate) async fn store_and_release(
     claim: &Claim,
     mark: &JobMark,
     needed: usize,
-) -> Result<Stored, NodeSet> {
+) -> Result<(Storing, Round), NodeSet> {
     let (yielding, random) = (&pool.topics.yielding, &pool.random);
     yielding.released(&claim.names, random);
     let mut storing = Storing::new(&claim.names, mark, &claim.field.text(), NodeSet::default());
@@ -63,27 +63,10 @@ pub(crate) async fn store_and_release(
         yielding.note_listeners(&claim.names, node, listen, sent, random);
         storing.count(&mut round, node, answer);
         if storing.stored.len() >= needed {
-            let pool = Arc::clone(pool);
-            return Ok(Stored { storing, pool, round });
+            return Ok((storing, round));
         }
     }
     Err(storing.stored)
-}
-
-/// A mark that a quorum has, and the round in which the other masters may still answer.
-#[must_use]
-pub(crate) struct Stored {
-    storing: Storing,
-    pool: Arc<Pool>,
-    round: Round,
-}
-
-impl Stored {
-    /// Goes on in the background, as [`store`] does. `unreleased` is the hold, with the masters that may have it, unless
-    /// another call has released it.
-    pub(crate) fn go_on(self, unreleased: Option<(Claim, NodeSet)>) {
-        self.storing.go_on(&self.pool, self.round, unreleased);
-    }
 }
 
 /// Stores the mark of a hold with this owner field on the masters that are not in `stored`. Returns `true` once `needed`
@@ -141,7 +124,8 @@ pub(crate) async fn forget(pool: &Arc<Pool>, names: &Names) -> Vec<Vote> {
 }
 
 /// A mark that is being stored.
-struct Storing {
+#[must_use]
+pub(crate) struct Storing {
     /// Call that stores the mark.
     request: Arc<Request>,
     /// End of the mark.
@@ -173,10 +157,10 @@ impl Storing {
         }
     }
 
-    /// Goes on in the background with the masters that do not have the mark yet. A release becomes pending after the round at
-    /// those of them that may have the hold: it may come before the mark there, as a quorum has the mark. Closing waits for
-    /// the round.
-    fn go_on(mut self, pool: &Arc<Pool>, mut round: Round, unreleased: Option<(Claim, NodeSet)>) {
+    /// Goes on in the background with the masters that do not have the mark yet. `unreleased` is the hold, with the masters
+    /// that may have it, unless another call has released it. Its release becomes pending after the round: it may come before
+    /// the mark there, as a quorum has the mark. Closing waits for the round.
+    pub(crate) fn go_on(mut self, pool: &Arc<Pool>, mut round: Round, unreleased: Option<(Claim, NodeSet)>) {
         let this = Arc::clone(pool);
         pool.in_background(async move {
             while let Some((node, answer)) = round.next().await {

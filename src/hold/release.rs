@@ -16,6 +16,7 @@ use crate::node::{self, PendingRelease};
 use crate::protocol::calls;
 use crate::protocol::claim::Claim;
 use crate::protocol::fault::Fault;
+use crate::protocol::node_set::NodeSet;
 use crate::protocol::reply::{self, Released};
 use crate::protocol::waiter::FIRST_MASTER;
 use crate::queue::QueueEntry;
@@ -46,15 +47,10 @@ struct ReleaseRecord {
 }
 
 impl Release {
-    /// Sends the release to the masters that `asked` accepts, and `next` along with it.
-    pub(crate) fn begin(
-        pool: &Arc<Pool>,
-        claim: Claim,
-        next: Option<Next>,
-        asked: impl Fn(usize) -> bool,
-    ) -> Self {
+    /// Sends the release to the masters `to`, and `next` along with it.
+    pub(crate) fn begin(pool: &Arc<Pool>, claim: Claim, next: Option<Next>, to: NodeSet) -> Self {
         pool.topics.yielding.released(&claim.names, &pool.random);
-        let round = Self::send(pool, &claim, next.as_ref(), asked);
+        let round = Self::send(pool, &claim, next.as_ref(), to);
         if let Some(next) = next {
             next.sent(pool, &claim.queued_under(), round.sent_to());
         }
@@ -63,56 +59,38 @@ impl Release {
 
     /// Releases all that an attempt may have taken, and puts its waiter back into the queues, or into those of the first
     /// master alone.
-    pub(crate) fn roll_back(
-        pool: &Arc<Pool>,
-        claim: Claim,
-        waiting: Option<QueueEntry>,
-        asked: impl Fn(usize) -> bool,
-    ) {
-        let is_first = |node: usize| node == FIRST_MASTER;
-        let (first, others) = match waiting {
-            Some(waiting) if waiting.waiter.at_first => (Some(waiting), None),
-            waiting => {
-                Self::roll_back_on(pool, claim, waiting, asked);
-                return;
+    pub(crate) fn roll_back(pool: &Arc<Pool>, claim: Claim, waiting: Option<QueueEntry>, to: NodeSet) {
+        match waiting {
+            Some(waiting) if waiting.waiter.at_first => {
+                let others = to.without(NodeSet::one(FIRST_MASTER));
+                Self::roll_back_on(pool, claim.clone(), None, others);
+                Self::roll_back_on(pool, claim, Some(waiting), to.without(others));
             }
-        };
-        if (0..pool.slots.len()).any(|node| !is_first(node) && asked(node)) {
-            Self::roll_back_on(pool, claim.clone(), others, |node| !is_first(node) && asked(node));
-        }
-        if asked(FIRST_MASTER) {
-            Self::roll_back_on(pool, claim, first, is_first);
+            waiting => Self::roll_back_on(pool, claim, waiting, to),
         }
     }
 
-    fn roll_back_on(
-        pool: &Arc<Pool>,
-        claim: Claim,
-        waiting: Option<QueueEntry>,
-        asked: impl Fn(usize) -> bool,
-    ) {
+    fn roll_back_on(pool: &Arc<Pool>, claim: Claim, waiting: Option<QueueEntry>, to: NodeSet) {
+        if to.is_empty() {
+            return;
+        }
         let here = waiting.map(Next::resting);
-        let round = Self::send(pool, &claim, here.as_ref(), asked);
+        let round = Self::send(pool, &claim, here.as_ref(), to);
         let calls = here.map(|here| Arc::clone(&here.entry().calls));
         drop(Self::of(pool, round, claim, false, calls));
     }
 
     /// Makes the names stay locked for the time `rest` by the clock here, in place of a release.
-    pub(crate) fn keep(
-        pool: &Arc<Pool>,
-        claim: Claim,
-        rest: Duration,
-        asked: impl Fn(usize) -> bool,
-    ) -> Self {
+    pub(crate) fn keep(pool: &Arc<Pool>, claim: Claim, rest: Duration, to: NodeSet) -> Self {
         let request = calls::retain(&claim, covering(rest, pool.config.drift_factor));
-        let round = Round::begin(pool, &request, Trust::All, asked);
+        let round = Round::begin(pool, &request, Trust::All, |node| to.contains(node));
         Self::of(pool, round, claim, true, None)
     }
 
     /// Sends a release, with a waiter that is to join the queues.
-    fn send(pool: &Arc<Pool>, claim: &Claim, here: Option<&Next>, asked: impl Fn(usize) -> bool) -> Round {
+    fn send(pool: &Arc<Pool>, claim: &Claim, here: Option<&Next>, to: NodeSet) -> Round {
         let request = calls::release(claim, here.map(|next| (next.entry().waiter, next.asks())));
-        let round = Round::release(pool, &request, claim.clone(), asked);
+        let round = Round::release(pool, &request, claim.clone(), to);
         match here {
             None => round,
             Some(next) => next.entry().followed(round, pool, &claim.queued_under()),
@@ -135,21 +113,15 @@ impl Release {
 
     /// Releases a hold if no task waits for the answers. If all its masters are backed up, only the claim is
     /// stored until the release is sent.
-    pub(crate) fn in_background(
-        pool: &Arc<Pool>,
-        claim: Claim,
-        next: Option<Next>,
-        asked: impl Fn(usize) -> bool,
-    ) {
-        let asked_slots = || pool.slots.iter().enumerate().filter(|(node, _)| asked(*node));
-        if asked_slots().all(|(_, slot)| slot.is_backed_up()) {
-            for (_, slot) in asked_slots() {
-                slot.defer(PendingRelease::new(claim.clone()));
+    pub(crate) fn in_background(pool: &Arc<Pool>, claim: Claim, next: Option<Next>, to: NodeSet) {
+        if to.iter().all(|node| pool.slots[node].is_backed_up()) {
+            for node in to.iter() {
+                pool.slots[node].defer(PendingRelease::new(claim.clone()));
             }
             return;
         }
         // The release is dropped at once, so it goes on in the background.
-        drop(Self::begin(pool, claim, next, asked));
+        drop(Self::begin(pool, claim, next, to));
     }
 
     /// Wakes the caller after this number of masters have released.

@@ -41,9 +41,9 @@ pub(super) struct HoldState {
     pub(super) ends: HoldExpiry,
     pub(super) lease: Duration,
     /// Whether some master may have a longer lease.
-    is_longer: bool,
+    pub(super) is_longer: bool,
     /// Number of the current hold in the grant, from 0, and its begin.
-    number: u64,
+    pub(super) number: u64,
     since: Moment,
     guards: GuardCounts,
     /// Longest time for which the hold is renewed.
@@ -59,15 +59,15 @@ pub(super) struct HoldState {
     /// Age at which the grant is taken on masters that do not have it; `None` while no master is known to be worth it.
     widen_after: Option<Duration>,
     /// Waiters of other lines and clients, as far as masters have reported them.
-    elsewhere: Option<WaitersElsewhere>,
+    pub(super) elsewhere: Option<WaitersElsewhere>,
     /// Whether the grant stays with the client when its hold is given up and nobody waits.
     is_sticky: bool,
     /// Whether recalls may have been missed, so that masters may know of waiters that this client does not know.
-    missed_recalls: bool,
+    pub(super) missed_recalls: bool,
     /// Whether the grant had a hold since its last renewal.
     is_used: bool,
     /// Whether the grant was idle when it was lost, so that nobody lost a hold.
-    was_idle: bool,
+    pub(super) was_idle: bool,
     /// Whether its release has begun.
     released: bool,
     finish: Finish,
@@ -421,29 +421,14 @@ impl HoldState {
         self.phase == Phase::Idle
     }
 
-    /// Notes that recalls may have been missed.
-    pub(super) fn missed_recalls(&mut self) {
-        self.missed_recalls = true;
-    }
-
     /// Whether a grant of this age stays with the client until it is recalled.
     pub(super) fn may_stay(&self, age: Duration) -> bool {
         self.is_sticky && !self.missed_recalls && age < self.lease * MOST_IDLE_LEASES
     }
 
-    /// Waiters of other lines and clients, as far as masters have reported them.
-    pub(super) fn elsewhere(&self) -> Option<WaitersElsewhere> {
-        self.elsewhere
-    }
-
     /// Whether the grant has another hold, or stays, since its last hold ended.
     pub(super) fn is_taken_again(&self) -> bool {
         matches!(self.phase, Phase::Held | Phase::Idle)
-    }
-
-    /// Whether the grant was idle when it was lost.
-    pub(super) fn was_idle(&self) -> bool {
-        self.was_idle
     }
 
     /// Takes a hold that was handed on, on behalf of its task, unless the guard has exited.
@@ -484,15 +469,6 @@ impl HoldState {
     /// that lease.
     pub(super) fn ask(&mut self, lease: Duration) {
         self.is_longer |= lease > self.lease;
-    }
-
-    pub(super) fn is_longer(&self) -> bool {
-        self.is_longer
-    }
-
-    /// Number of the last hold.
-    pub(super) fn number(&self) -> u64 {
-        self.number
     }
 
     /// Keeps a guard in the hold for good. Returns whether only leaked guards are in.
@@ -607,7 +583,7 @@ impl HoldState {
         };
         let missing = self.votes.missing();
         let again = after * 2;
-        if missing.len() > 0 && again <= self.lease / WIDENING_ENDS {
+        if !missing.is_empty() && again <= self.lease / WIDENING_ENDS {
             self.widen_after = Some(again);
         }
         missing

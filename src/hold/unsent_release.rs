@@ -25,7 +25,7 @@ impl UnsentRelease {
     /// time first. Returns `None` if another caller releases the grant, or the grant has another hold.
     pub(super) fn of(pool: &Arc<Pool>, grant: &Arc<Grant>, kept: Duration) -> Option<Self> {
         let is_mine = grant.begin_release();
-        if !is_mine && grant.is_taken_again() {
+        if !is_mine && grant.state().is_taken_again() {
             return None;
         }
         let turn = grant.take_turn();
@@ -41,14 +41,12 @@ impl UnsentRelease {
     /// Sends the release for a caller that waits for the answers of the masters.
     pub(crate) fn begin(mut self) -> Release {
         self.is_sent = true;
-        let (grant, touched) = (&self.grant, self.grant.touched());
         if !self.kept.is_zero() {
             return self.keep();
         }
         // The next task in line asks right after the release, when the turn is dropped.
-        Release::begin(&self.pool, grant.claim(), self.next(), |node| {
-            touched.contains(node)
-        })
+        let grant = &self.grant;
+        Release::begin(&self.pool, grant.claim(), self.next(), grant.touched())
     }
 
     /// Sends the release in the background, and puts a waiter into the queues with it. If an earlier entry wanted the
@@ -58,11 +56,8 @@ impl UnsentRelease {
             return;
         }
         self.is_sent = true;
-        let touched = self.grant.touched();
-        let next = waiter.map(Next::resting);
-        drop(Release::begin(&self.pool, self.grant.claim(), next, |node| {
-            touched.contains(node)
-        }));
+        let (grant, next) = (&self.grant, waiter.map(Next::resting));
+        drop(Release::begin(&self.pool, grant.claim(), next, grant.touched()));
     }
 
     /// Notes that the masters have released the grant by another call.
@@ -71,10 +66,8 @@ impl UnsentRelease {
     }
 
     fn keep(&self) -> Release {
-        let touched = self.grant.touched();
-        Release::keep(&self.pool, self.grant.claim(), self.kept, |node| {
-            touched.contains(node)
-        })
+        let grant = &self.grant;
+        Release::keep(&self.pool, grant.claim(), self.kept, grant.touched())
     }
 
     /// Waiter that joins the queues with the release. `None` when it is the turn of clients of other
@@ -92,10 +85,8 @@ impl Drop for UnsentRelease {
             return;
         }
         if self.kept.is_zero() {
-            let (grant, touched) = (&self.grant, self.grant.touched());
-            Release::in_background(&self.pool, grant.claim(), self.next(), |node| {
-                touched.contains(node)
-            });
+            let grant = &self.grant;
+            Release::in_background(&self.pool, grant.claim(), self.next(), grant.touched());
         } else {
             drop(self.keep());
         }

@@ -129,15 +129,14 @@ async fn renew(client: Arc<ClientCore>, holds: Vec<(Hold, Duration)>) -> Vec<(Ar
 /// Releases a lost grant on every master that may store a part of it, and drops its turn.
 fn clean_up(pool: &Arc<Pool>, grant: &Grant) {
     let is_mine = grant.begin_release();
-    if is_mine && !grant.was_idle() {
+    if is_mine && !grant.state().was_idle {
         log::hold_lost(&grant.names, &pool.evidence(&grant.votes()));
     }
     if let Some(trace) = grant.trace.take() {
         trace.lost(grant.loss().unwrap_or(LossCause::Expired));
     }
     if is_mine {
-        let touched = grant.touched();
-        Release::in_background(pool, grant.claim(), None, |node| touched.contains(node));
+        Release::in_background(pool, grant.claim(), None, grant.touched());
     }
     drop(grant.take_turn());
 }

@@ -147,8 +147,8 @@ impl HoldGuard {
             return Err((self, NodeSet::default()));
         }
         let claim = grant.claim();
-        let stored = match job_mark::store_and_release(pool, &claim, mark, grant.needed).await {
-            Ok(stored) => stored,
+        let (storing, round) = match job_mark::store_and_release(pool, &claim, mark, grant.needed).await {
+            Ok(storing) => storing,
             Err(stored) => {
                 self.hold.leave_finish_unconfirmed();
                 self.client.schedule.watch(grant);
@@ -161,7 +161,7 @@ impl HoldGuard {
             release.mark_as_sent();
             unreleased = Some((claim, self.hold.grant.touched()));
         }
-        stored.go_on(unreleased);
+        storing.go_on(&self.client.pool, round, unreleased);
         self.count_outcome(UnlockOutcome::Released);
         Ok(was_valid)
     }

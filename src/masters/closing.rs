@@ -140,9 +140,7 @@ fn release(client: &ClientCore, grant: &Arc<Grant>) {
     let touched = grant.touched();
     if !kept.is_zero() {
         client.kept.fetch_add(1, Ordering::Relaxed);
-        drop(Release::keep(&client.pool, grant.claim(), kept, |node| {
-            touched.contains(node)
-        }));
+        drop(Release::keep(&client.pool, grant.claim(), kept, touched));
         return;
     }
     let untouched = client.pool.slots.len() - touched.len();

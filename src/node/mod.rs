@@ -28,8 +28,8 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 pub(crate) use self::redis::address::{Address, NodeUrl};
-pub(crate) use self::redis::client_list::POOL;
 pub(crate) use self::redis::examine::Examined;
+pub(crate) use self::redis::examine::POOL;
 #[cfg(fuzzing)]
 pub(crate) use self::redis::resp::first as first_reply;
 pub(crate) use self::redis::server::Server;

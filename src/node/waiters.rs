@@ -416,8 +416,7 @@ impl Calls {
     /// Notes that a master was not asked to take the waiter out, or was asked before a call that puts it into
     /// a queue. Returns whether the caller has to report the waiter, because the wait is over.
     pub(crate) fn note_still_queued(&self, node: usize) -> bool {
-        let mut place = NodeSet::default();
-        place.insert(node);
+        let place = NodeSet::one(node);
         // The place is stored before the check: a task that ends the wait meanwhile sees it, and reports the
         // waiter.
         self.note_queued(place);

@@ -1,4 +1,4 @@
-//! Kinds of locks: their differences on the masters, in one table.
+//! Kinds of locks, and their differences on the masters.
 
 use std::fmt;
 
@@ -21,46 +21,14 @@ pub(crate) enum HoldKind {
 /// Behind a name with permits: the pool of its seats. A seat is the pool, a colon and a number (`lua/permits.lua`).
 const POOL: &str = ":seat";
 
-/// Layout of a kind on the masters.
-struct Layout {
-    name: &'static str,
-    /// Word of the scripts for the kind; none for a plain lock.
-    mode: Option<&'static str>,
-    /// Channel on which clients of Redisson's wait for a lock of the kind.
-    channel: fn(&str) -> Key<'_>,
-}
-
-/// Layouts in the order of the kinds.
-static LAYOUTS: [Layout; 4] = [
-    Layout {
-        name: "neither .read() nor .write()",
-        mode: None,
-        channel,
-    },
-    Layout {
-        name: ".write()",
-        mode: Some("w"),
-        channel: read_write_channel,
-    },
-    Layout {
-        name: ".read()",
-        mode: Some("r"),
-        channel: read_write_channel,
-    },
-    Layout {
-        name: "a permit",
-        mode: None,
-        channel,
-    },
-];
-
 impl HoldKind {
-    fn layout(self) -> &'static Layout {
-        &LAYOUTS[self as usize]
-    }
-
+    /// Word of the scripts for the kind; none for a plain lock.
     pub(crate) fn mode(self) -> Option<&'static str> {
-        self.layout().mode
+        match self {
+            Self::Plain | Self::Permit => None,
+            Self::Write => Some("w"),
+            Self::Read => Some("r"),
+        }
     }
 
     /// Whether the kind has the layout of a read/write lock.
@@ -83,7 +51,11 @@ impl HoldKind {
 
     /// Channel on which the release is announced to clients of Redisson's.
     pub(crate) fn channel(self, name: &str) -> Key<'_> {
-        (self.layout().channel)(name)
+        if self.is_read_write() {
+            read_write_channel(name)
+        } else {
+            channel(name)
+        }
     }
 
     /// Pattern of the channels on which the release is announced to waiters of Redisson's fair lock; no such lock
@@ -121,7 +93,12 @@ pub(crate) fn seat_number(seat: &str) -> Option<u8> {
 
 impl fmt::Display for HoldKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.layout().name)
+        f.write_str(match self {
+            Self::Plain => "neither .read() nor .write()",
+            Self::Write => ".write()",
+            Self::Read => ".read()",
+            Self::Permit => "a permit",
+        })
     }
 }
 

@@ -16,6 +16,16 @@ impl NodeSet {
         set
     }
 
+    /// Set of one master.
+    pub(crate) fn one(node: usize) -> Self {
+        Self(1 << node)
+    }
+
+    /// Set of all of so many masters.
+    pub(crate) fn all(nodes: usize) -> Self {
+        (0..nodes).fold(Self::default(), |set, node| set.with(Self::one(node)))
+    }
+
     /// The set as a number that an atomic can store.
     pub(crate) fn bits(self) -> u64 {
         self.0
@@ -45,6 +55,10 @@ impl NodeSet {
 
     pub(crate) fn contains(self, node: usize) -> bool {
         self.0 & (1 << node) != 0
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
     }
 
     pub(crate) fn len(self) -> usize {

@@ -17,27 +17,27 @@ impl QueueEntry {
         let (entry, pool, names) = (self.clone(), Arc::clone(pool), names.clone());
         round.when_sent_again(move |node| {
             if entry.calls.note_still_queued(node) {
-                entry.withdraw(&pool, &names, |other| other == node);
+                entry.withdraw(&pool, &names, NodeSet::one(node));
             }
         })
     }
 
     /// Withdraws the waiter from all queues in which it may be, in the background.
     pub(crate) fn withdraw_all(&self, pool: &Arc<Pool>, names: &Names) {
-        let places = self.calls.take_places();
-        self.withdraw(pool, names, |node| places.contains(node));
+        self.withdraw(pool, names, self.calls.take_places());
     }
 
-    /// Withdraws the waiter from the queues on the masters that `asked` accepts, in the background. If a master
-    /// could not be reached, its keeper sends the message once the wait is over.
-    pub(crate) fn withdraw(&self, pool: &Arc<Pool>, names: &Names, asked: impl Fn(usize) -> bool) {
-        if !(0..pool.slots.len()).any(&asked) {
+    /// Withdraws the waiter from the queues on some masters, in the background. If a master could not be reached, its
+    /// keeper sends the message once the wait is over.
+    pub(crate) fn withdraw(&self, pool: &Arc<Pool>, names: &Names, from: NodeSet) {
+        if from.is_empty() {
             return;
         }
         let request = calls::withdraw(names, pool.id, &self.waiter.text());
         let (entry, slots, all) = (self.clone(), pool.slots.clone(), names.clone());
         let waiting = Arc::clone(&self.calls);
-        let round = Round::begin(pool, &request, Trust::All, asked).when_sent_again(move |_| {
+        let round = Round::begin(pool, &request, Trust::All, |node| from.contains(node));
+        let round = round.when_sent_again(move |_| {
             // A question may have put the waiter back into the queue in between. So the waiter asks again after this.
             if !waiting.is_over() {
                 waiting.interrupt();

@@ -144,13 +144,8 @@ impl Round {
     }
 
     /// Begins a round with a release, which stays pending at each master until it is confirmed.
-    pub(crate) fn release(
-        pool: &Arc<Pool>,
-        request: &Arc<Request>,
-        claim: Claim,
-        asked: impl Fn(usize) -> bool,
-    ) -> Self {
-        Self::send_to(pool, request, Trust::All, Some(claim), asked)
+    pub(crate) fn release(pool: &Arc<Pool>, request: &Arc<Request>, claim: Claim, to: NodeSet) -> Self {
+        Self::send_to(pool, request, Trust::All, Some(claim), |node| to.contains(node))
     }
 
     fn send_to(

@@ -193,10 +193,10 @@ fn what_is_not_taken_is_not_renewed() {
 fn a_longer_lease_is_remembered_once_it_was_asked_for() {
     let mut state = held();
     state.ask(LEASE);
-    assert!(!state.is_longer());
+    assert!(!state.is_longer);
     state.ask(LEASE * 2);
     state.ask(LEASE);
-    assert!(state.is_longer());
+    assert!(state.is_longer);
 }
 
 #[test]
@@ -324,7 +324,7 @@ fn what_somebody_waits_for_does_not_stay() {
     assert!(!state.become_idle(at(1), AT_ONCE, HoldKind::Plain));
     let mut state = vacant();
     assert!(state.become_idle(at(1), AT_ONCE, HoldKind::Plain));
-    assert!(state.note_waiter(ticket, at(1)) && state.elsewhere().is_some());
+    assert!(state.note_waiter(ticket, at(1)) && state.elsewhere.is_some());
     assert!(!state.begin_release(), "it is idle");
     assert!(state.end_idle() && !state.end_idle());
     assert_eq!(state.take_idle(at(1), AT_ONCE, &idle_hold_options()), None);
@@ -388,7 +388,7 @@ fn an_idle_grant_is_renewed_once_after_its_last_hold() {
             && state.take_unwanted(AT_ONCE)
     );
     // Nobody loses a hold when it lapses.
-    assert!(state.lapse(at(30)) && state.was_idle());
+    assert!(state.lapse(at(30)) && state.was_idle);
     let mut old = vacant();
     assert!(old.become_idle(at(1), AT_ONCE, HoldKind::Plain));
     assert_eq!(old.take_idle(at(1), OLD, &idle_hold_options()), None);

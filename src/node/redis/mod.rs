@@ -2,7 +2,6 @@
 //! between.
 
 pub(super) mod address;
-pub(super) mod client_list;
 pub(super) mod examine;
 mod info;
 mod introduction;

@@ -17,13 +17,6 @@ pub(super) fn get(key: &str) -> Cmd {
     get
 }
 
-/// Command that lists the server's connections: [`ClientLine`](super::client_list::ClientLine)s.
-pub(super) fn client_list() -> Cmd {
-    let mut list = redis::cmd("CLIENT");
-    list.arg("LIST");
-    list
-}
-
 /// Sends a command and waits for the answer; turns a fault into an error of the server.
 pub(super) async fn ask(pipe: &Pipe, command: &Cmd) -> Result<Value, NodeError> {
     pipe.ask(command).await.map_err(judge)

@@ -3,25 +3,32 @@
 use std::time::Duration;
 
 use crate::admin::examination::ClientConnection;
-use crate::node::redis::client_list::{ClientLine, POOL};
 
-/// Connections to database `db` in an answer to CLIENT LIST.
+/// Beginning of the names of clients' connections. Behind it are the id of the pool and the number of its masters.
+pub(crate) const POOL: &str = "multilock:";
+
+/// Connections to database `db` in an answer to CLIENT LIST, which has a line for each connection:
+/// `id=3 addr=127.0.0.1:1234 name= …`.
 pub(super) fn read(list: &str, db: i64) -> Vec<ClientConnection> {
-    ClientLine::all(list)
-        .filter_map(|line| connection(&line, db))
-        .collect()
+    list.lines().filter_map(|line| connection(line, db)).collect()
 }
 
-fn connection(line: &ClientLine, db: i64) -> Option<ClientConnection> {
-    let (pool, masters) = line.get("name").strip_prefix(POOL)?.split_once(':')?;
-    let seconds = |field: &str| Duration::from_secs(line.get(field).parse().unwrap_or(0));
+fn connection(line: &str, db: i64) -> Option<ClientConnection> {
+    let get = |field: &str| {
+        let mut words = line.split(' ').filter_map(|word| word.split_once('='));
+        words
+            .find(|(name, _)| *name == field)
+            .map_or("", |(_, value)| value)
+    };
+    let (pool, masters) = get("name").strip_prefix(POOL)?.split_once(':')?;
+    let seconds = |field: &str| Duration::from_secs(get(field).parse().unwrap_or(0));
     // A connection without the field may use this database.
-    let its_db = line.get("db");
+    let its_db = get("db");
     let is_here = its_db.is_empty() || its_db == db.to_string();
     let client = ClientConnection {
         pool: pool.to_owned(),
         masters: masters.parse().ok()?,
-        address: line.get("addr").to_owned(),
+        address: get("addr").to_owned(),
         age: seconds("age"),
         idle: seconds("idle"),
     };

@@ -10,10 +10,11 @@ use std::time::Duration;
 use futures::future::FutureExt;
 use redis::Value;
 
+pub(crate) use self::clients::POOL;
 use super::info::Info;
 use super::introduction::{Introduction, identity};
 use super::pipeline::Pipe;
-use super::questions::{ask, client_list, clock_us, in_time, text};
+use super::questions::{ask, clock_us, in_time, text};
 use super::server::{NOBODY, Server, end, refuse};
 use super::session::Session;
 use crate::admin::capabilities::Capabilities;
@@ -53,7 +54,7 @@ impl Server {
     }
 
     async fn list_clients(&self, pipe: &Pipe) -> Result<Vec<ClientConnection>, NodeError> {
-        let list = ask(pipe, &client_list()).await?;
+        let list = ask(pipe, redis::cmd("CLIENT").arg("LIST")).await?;
         let db = self.address.info.redis_settings().db();
         Ok(clients::read(&text(&list).unwrap_or_default(), db))
     }
