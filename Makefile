@@ -8,7 +8,7 @@ DEMO_ARGS := $(if $(NODES),--nodes '$(NODES)') $(if $(BREAK),--break-lock) $(ARG
 .DEFAULT_GOAL := help
 .PHONY: help demo test check both test-native test-loaded test-compose test-servers sim scale loom fuzz mutants chaos soak chaos-toxiproxy experiment-pauses model instructions lint docs
 .PHONY: powerset deny advisories minimal-versions msrv platforms semver package
-.PHONY: alerts console monitoring test-build check-build run-on-servers run-on-servers-and-chaos run-in-containers run-computing run-simulation run-schedules run-chaos run-builds run-models bench bench-quick bench-report bench-lint beside cluster-up cluster-down need-cargo
+.PHONY: alerts console monitoring test-build check-build run-on-servers run-command run-on-servers-and-chaos run-in-containers run-computing run-simulation run-schedules run-chaos run-builds run-models bench bench-quick bench-report bench-lint beside cluster-up cluster-down need-cargo
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do \
@@ -44,13 +44,13 @@ IF_TOXIPROXY = $$(if [ -n "$$TOXIPROXY" ] || command -v toxiproxy-server >/dev/n
 	echo "no toxiproxy-server is there (scripts/toxiproxy.sh builds it): its faults are left out" >&2; fi)
 
 test: test-build ## All behaviour: library, simulation, real servers, command, examples; containers where an engine answers
-	@$(SIDE_BY_SIDE) run-on-servers run-computing run-simulation $(call IF_DOCKER,run-in-containers)
+	@$(SIDE_BY_SIDE) run-on-servers run-command run-computing run-simulation $(call IF_DOCKER,run-in-containers)
 
 test-native: test-build ## The same without containers
-	@$(SIDE_BY_SIDE) run-on-servers run-computing run-simulation
+	@$(SIDE_BY_SIDE) run-on-servers run-command run-computing run-simulation
 
 test-loaded: test-build ## The tests that go by real clocks, beside four busy loops (RUNS=3: three times in a row)
-	@RUNS=$(or $(RUNS),1) scripts/test-loaded.sh $(MAKE) run-on-servers
+	@RUNS=$(or $(RUNS),1) scripts/test-loaded.sh $(MAKE) run-on-servers run-command
 
 check: export PACKAGES := $(CHECKED)
 check: lint check-build ## Longer checks: lint, schedules, model, loom, chaos, fuzz, sets of features, instruction counts, packages, alerts
@@ -78,6 +78,8 @@ check-build: need-cargo
 # They wait for answers and for leases to end, most of the time.
 run-on-servers:
 	@MULTILOCK_TEST_CLUSTER=native $(CARGO_TEST) $(addprefix --test ,$(ON_SERVERS)) -- --test-threads=4
+
+run-command:
 	@$(CARGO_TEST) --bin multilock --test command -- --test-threads=6
 
 run-in-containers:
@@ -91,15 +93,16 @@ run-computing:
 
 # Every directed schedule, and few at random.
 run-simulation:
-	@SIM_RUNS=50 nice $(CARGO_TEST) --test simulation -- --skip sweep_of --skip a_seed_repeats_itself
+	@SIM_RUNS=20 nice $(CARGO_TEST) --test simulation -- --skip sweep_of --skip a_seed_repeats_itself
 
 run-schedules:
 	@nice $(CARGO_TEST) $(OPTIMIZED)
 
-# Both are timed.
+# All are timed.
 run-on-servers-and-chaos:
 	@$(MAKE) run-chaos
 	@$(MAKE) run-on-servers
+	@$(MAKE) run-command
 
 run-chaos:
 	@MULTILOCK_TEST_CLUSTER=native $(CARGO_TEST) --test chaos

@@ -24,7 +24,7 @@ use crate::protocol::calls::{self, Acquire, Fencing, Renewal};
 use crate::protocol::caption::Caption;
 use crate::protocol::claim::Claim;
 use crate::protocol::command::Request;
-use crate::protocol::fault::{Fault, FaultClass};
+use crate::protocol::fault::Fault;
 use crate::protocol::field::{Field, Letter};
 use crate::protocol::job_mark::JobMark;
 use crate::protocol::node_set::NodeSet;
@@ -539,7 +539,7 @@ fn delayed_rollback(
     let delayed = deferred.clone();
     // If a master had forgotten the script, the waiter did not get into the queues there, and is not called.
     let unless_queued = move |answer: &Result<Value, Fault>| {
-        if answer.as_ref().err().and_then(Fault::class) == Some(FaultClass::NoScript) {
+        if Fault::is_no_script(answer) {
             waiting.calls.interrupt();
         }
     };

@@ -163,7 +163,7 @@ async fn ask_all(
     }
     for (waiter, refused) in waiters.iter_mut().zip(&refused) {
         if refused.is_none() {
-            waiter.has_won();
+            waiter.could_win = true;
         }
     }
     Ok(SetRound::Lost(refused))
@@ -206,7 +206,8 @@ async fn rest_together(
     if let ([alone], [Some(refusal)]) = (&mut *waiters, refused) {
         return alone.rest_after(refusal).await.map_err(|error| (0, error));
     }
-    let closing: Vec<_> = waiters.iter().map(Waiting::closing).collect();
+    let pools = waiters.iter().map(|waiter| &waiter.request.client.pool);
+    let closing: Vec<_> = pools.map(|pool| pool.closing.clone()).collect();
     let closed = select_all(closing.iter().map(|closing| Box::pin(closing.cancelled())));
     let resting = async {
         let (mut awaited, mut others) = (None, Vec::new());
@@ -274,7 +275,8 @@ async fn rest_of(
 /// single lock keeps its own ticket.
 fn agree(waiters: &mut [Waiting<'_>]) -> Option<u64> {
     let [first, _, ..] = waiters else { return None };
-    let later = u64::try_from(first.random().within(SPREAD).as_micros()).unwrap_or(0);
+    let random = &first.request.client.pool.random;
+    let later = u64::try_from(random.within(SPREAD).as_micros()).unwrap_or(0);
     let latest = waiters.iter().map(Waiting::ticket).max()? + later;
     let all = waiters.iter_mut().all(|waiter| waiter.take_ticket(latest));
     all.then_some(latest)

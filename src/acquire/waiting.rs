@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::time::{Instant, sleep, sleep_until};
-use tokio_util::sync::CancellationToken;
 
 use crate::acquire::enter::acquire_as;
 use crate::acquire::first_master;
@@ -27,7 +26,6 @@ use crate::protocol::waiter::{FIRST_MASTER, LAST, Precedence, Waiter, WaiterKind
 use crate::queue::{Delivery, Joined, LinePosition, Mailbox, NextInLine, QueueEntry};
 use crate::round::clocks::Clocks;
 use crate::time::clock::Moment;
-use crate::time::random::Random;
 use crate::values::names::Names;
 use crate::values::votes::Vote;
 
@@ -46,8 +44,6 @@ pub(super) struct Waiting<'a> {
     pub(super) mailbox: Arc<Mailbox<Hold>>,
     /// Whether the ticket was drawn from as many clocks as the waiter needs grants.
     has_ticket: bool,
-    /// Whether the waiter waits for an idle grant alone, with the last ticket.
-    is_last: bool,
     /// Whether the waiter may be in the queues: one of its rounds has reached enough masters, or none has been tried.
     pub(super) could_win: bool,
     /// For each of several names, the time since which it has blocked the waiter without a call for it.
@@ -89,7 +85,6 @@ impl<'a> Waiting<'a> {
             was_inside: false,
             mailbox: Arc::new(Mailbox::new()),
             has_ticket: false,
-            is_last: false,
             could_win: true,
             shut_since: SmallVec::from_elem(None, request.names.len()),
             deferred: None,
@@ -110,7 +105,7 @@ impl<'a> Waiting<'a> {
     pub(super) fn begin_last(request: &'a AcquireRequest) -> Self {
         let mut waiting = Self::begin(request);
         waiting.entry.waiter.ticket = LAST;
-        (waiting.has_ticket, waiting.is_last) = (true, true);
+        waiting.has_ticket = true;
         waiting
     }
 
@@ -254,14 +249,6 @@ impl<'a> Waiting<'a> {
         self.entry.waiter.ticket
     }
 
-    pub(super) fn random(&self) -> &'a Random {
-        &self.request.client.pool.random
-    }
-
-    pub(super) fn closing(&self) -> CancellationToken {
-        self.request.client.pool.closing.clone()
-    }
-
     /// Takes over the ticket of its set, if the clocks of its own masters allow it.
     pub(super) fn take_ticket(&mut self, ticket: u64) -> bool {
         let clock_us = self.clocks.as_ref().and_then(Clocks::median_us).unwrap_or(0);
@@ -286,7 +273,7 @@ impl<'a> Waiting<'a> {
 
     /// Draws a ticket, unless the waiter has one that the masters' clocks allow.
     fn draw_ticket(&mut self) {
-        if self.is_last {
+        if self.entry.waiter.ticket == LAST {
             return;
         }
         let clocks = self.clocks.take();
@@ -376,11 +363,6 @@ impl<'a> Waiting<'a> {
         if let Some(deferred) = self.deferred.take() {
             deferred.finish();
         }
-    }
-
-    /// Notes that one of the waiter's rounds was won, and given back.
-    pub(super) fn has_won(&mut self) {
-        self.could_win = true;
     }
 
     /// Withdraws from the queues.

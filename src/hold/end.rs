@@ -28,8 +28,6 @@ pub(crate) enum GuardEnd {
     Release(UnsentRelease),
     /// The hold was lost, and another task releases it.
     Lost,
-    /// The guard had ended before, or was leaked.
-    NotInside,
 }
 
 /// Hands a vacant grant on if that is allowed, or ends it.

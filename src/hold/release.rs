@@ -76,7 +76,7 @@ impl Release {
         }
         let here = waiting.map(Next::resting);
         let round = Self::send(pool, &claim, here.as_ref(), to);
-        let calls = here.map(|here| Arc::clone(&here.entry().calls));
+        let calls = here.map(|here| Arc::clone(&here.entry.calls));
         drop(Self::of(pool, round, claim, false, calls));
     }
 
@@ -89,11 +89,11 @@ impl Release {
 
     /// Sends a release, with a waiter that is to join the queues.
     fn send(pool: &Arc<Pool>, claim: &Claim, here: Option<&Next>, to: NodeSet) -> Round {
-        let request = calls::release(claim, here.map(|next| (next.entry().waiter, next.asks())));
+        let request = calls::release(claim, here.map(|next| (next.entry.waiter, next.asks)));
         let round = Round::release(pool, &request, claim.clone(), to);
         match here {
             None => round,
-            Some(next) => next.entry().followed(round, pool, &claim.queued_under()),
+            Some(next) => next.entry.followed(round, pool, &claim.queued_under()),
         }
     }
 

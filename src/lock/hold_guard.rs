@@ -56,11 +56,9 @@ pub(crate) struct HoldGuard {
     is_shared: bool,
     /// Whether the guard still counts in its hold.
     inside: bool,
-    /// The owner that the call site named.
-    owner: Option<Owner>,
-    /// Owner that is made on demand, if the call site named none: few callers need it, and a process may have
-    /// very many holds.
-    made: OnceLock<Owner>,
+    /// The owner that the call site named. Otherwise it is made on demand: few callers need it, and a process may have very
+    /// many holds.
+    owner: OnceLock<Owner>,
 }
 
 impl HoldGuard {
@@ -78,8 +76,7 @@ impl HoldGuard {
             renew,
             is_shared: kind.is_shared(),
             inside: true,
-            owner: owner.cloned(),
-            made: OnceLock::new(),
+            owner: owner.cloned().map_or_else(OnceLock::new, OnceLock::from),
         }
     }
 
@@ -118,12 +115,11 @@ impl HoldGuard {
 
     /// Owner of the hold, to enter it again with.
     pub(crate) fn owner(&self) -> &Owner {
-        let make = || {
+        self.owner.get_or_init(|| {
             let owner = Owner::new();
             owner.remember(&self.hold);
             owner
-        };
-        self.owner.as_ref().unwrap_or_else(|| self.made.get_or_init(make))
+        })
     }
 
     pub(crate) fn votes(&self) -> Votes {
@@ -256,9 +252,7 @@ impl HoldGuard {
 
     /// Exits the hold, once. `is_valid` comes from a look at the clock just before, if there was one.
     fn exit(&mut self, is_valid: bool) -> GuardEnd {
-        if !std::mem::take(&mut self.inside) {
-            return GuardEnd::NotInside;
-        }
+        self.inside = false;
         match self.hold.exit(self.renew, self.is_shared) {
             Exited::Inside(count) => return GuardEnd::StillHeld(count),
             Exited::Downgraded { leaked } => {
@@ -278,7 +272,7 @@ impl HoldGuard {
         if let Some((name, seat)) = last_seats::seat_of(&self.hold.grant) {
             self.client.seats.given_up(name, seat);
         }
-        if let Some(owner) = self.owner.as_ref().or_else(|| self.made.get()) {
+        if let Some(owner) = self.owner.get() {
             owner.forget(&self.hold);
         }
         end

@@ -179,7 +179,7 @@ impl MultiLock {
                 term = candidate.elected() => term?,
             };
             let leadership = Leadership::of(&guard);
-            let over = leadership.end_when_dropped();
+            let over = leadership.end.clone().drop_guard();
             let mut stopped = None;
             let ended = {
                 // Called after the wait, so that it sees what has changed meanwhile.
@@ -191,7 +191,7 @@ impl MultiLock {
                             stopped = Some(by);
                             leadership.step_down();
                         }
-                        () = leadership.is_to_end() => {}
+                        () = leadership.end.cancelled() => {}
                     }
                     sleep(self.options.rare().grace).await;
                 };

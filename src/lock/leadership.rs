@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
 
 use crate::error::{Loss, Lost};
 use crate::hold::grant::Hold;
@@ -50,7 +50,7 @@ use crate::values::votes::Votes;
 pub struct Leadership {
     hold: Hold,
     /// Cancelled when the term is over or is to end.
-    end: CancellationToken,
+    pub(super) end: CancellationToken,
     holder: Holder,
     /// Not kept alive by a clone that outlives the term.
     pool: Weak<Pool>,
@@ -214,16 +214,6 @@ impl Leadership {
         let votes = self.hold.grant.votes();
         let votes = self.pool.upgrade().map(|pool| pool.evidence(&votes));
         votes.unwrap_or_default()
-    }
-
-    /// Resolves when the term is to end, or has ended.
-    pub(super) async fn is_to_end(&self) {
-        self.end.cancelled().await;
-    }
-
-    /// Ends the term for everybody that has a token of it.
-    pub(super) fn end_when_dropped(&self) -> DropGuard {
-        self.end.clone().drop_guard()
     }
 }
 

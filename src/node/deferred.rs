@@ -21,7 +21,7 @@ use crate::protocol::calls;
 use crate::protocol::claim::Claim;
 use crate::protocol::command::Request;
 use crate::protocol::fault::{Fault, FaultClass};
-use crate::protocol::reply::{parse_released, parse_releases};
+use crate::protocol::reply::parse_released;
 
 /// Bytes of a claim beside the texts of its names.
 const ENTRY: usize = 128;
@@ -260,10 +260,8 @@ impl ReleaseQueue {
 fn apart(batch: Vec<PendingRelease>, answer: Answer) -> Vec<(PendingRelease, Answer)> {
     let each = match answer {
         Ok(value) if batch.len() == 1 => vec![checked(value)],
-        Ok(value) => match parse_releases(value) {
-            Some(values) if values.len() == batch.len() => values.into_iter().map(checked).collect(),
-            _ => vec![Err(unexpected()); batch.len()],
-        },
+        Ok(Value::Array(values)) if values.len() == batch.len() => values.into_iter().map(checked).collect(),
+        Ok(_) => vec![Err(unexpected()); batch.len()],
         Err(fault) => vec![Err(fault); batch.len()],
     };
     batch.into_iter().zip(each).collect()
@@ -293,8 +291,7 @@ struct Batch {
 
 impl Late for Batch {
     fn answered(self: Arc<Self>, _: usize, answer: Answer) {
-        let class = answer.as_ref().err().and_then(Fault::class);
-        if class == Some(FaultClass::NoScript) && !self.with_source.swap(true, Ordering::Relaxed) {
+        if Fault::is_no_script(&answer) && !self.with_source.swap(true, Ordering::Relaxed) {
             let reply = ReplyTo::left_to(Arc::clone(&self) as _, 0);
             return self.link.call(&self.request, By::Source, reply);
         }

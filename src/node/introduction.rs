@@ -14,7 +14,7 @@ use super::{Answer, By, Connection, Inbox, Wire};
 use crate::error::{NodeError, Unfit};
 use crate::protocol::calls;
 use crate::protocol::command::Request;
-use crate::protocol::fault::{Fault, FaultClass};
+use crate::protocol::fault::Fault;
 use crate::protocol::reply::parse_introduced;
 use crate::time::clock::Moment;
 use crate::time::rounded::Rounded;
@@ -114,7 +114,7 @@ async fn ask(wire: &dyn Wire, request: &Request) -> Answer {
         inbox.answer()
     };
     let answer = ask(By::Sha).await;
-    if answer.as_ref().err().and_then(Fault::class) == Some(FaultClass::NoScript) {
+    if Fault::is_no_script(&answer) {
         return ask(By::Source).await;
     }
     answer

@@ -11,7 +11,7 @@ use super::waiters::StaleWaiter;
 use super::{Answer, By, Late, Link, ReplyTo, Slot, is_done};
 use crate::protocol::calls;
 use crate::protocol::command::Request;
-use crate::protocol::fault::{Fault, FaultClass};
+use crate::protocol::fault::Fault;
 use crate::protocol::waiter::Waiter;
 use crate::time::backoff::{LONGEST_DELAY, delays};
 use crate::time::random::Random;
@@ -99,8 +99,7 @@ struct PendingWithdrawal {
 
 impl Late for PendingWithdrawal {
     fn answered(self: Arc<Self>, _: usize, answer: Answer) {
-        let class = answer.as_ref().err().and_then(Fault::class);
-        if class == Some(FaultClass::NoScript) && !self.with_source.swap(true, Ordering::Relaxed) {
+        if Fault::is_no_script(&answer) && !self.with_source.swap(true, Ordering::Relaxed) {
             let reply = ReplyTo::left_to(Arc::clone(&self) as _, 0);
             return self.link.call(&self.request, By::Source, reply);
         }

@@ -174,6 +174,17 @@ impl Fault {
         Self::Server { class, error }
     }
 
+    /// Whether the server does not have the script of the call.
+    pub(crate) fn is_no_script<T>(answer: &Result<T, Self>) -> bool {
+        matches!(
+            answer,
+            Err(Self::Server {
+                class: FaultClass::NoScript,
+                ..
+            })
+        )
+    }
+
     pub(crate) fn class(&self) -> Option<FaultClass> {
         match self {
             Self::Server { class, .. } => Some(*class),

@@ -359,14 +359,6 @@ pub(crate) fn parse_released(value: &Value) -> Option<Released> {
     }
 }
 
-/// Splits the answer to release into one answer for each of many holds.
-pub(crate) fn parse_releases(value: Value) -> Option<Vec<Value>> {
-    match value {
-        Value::Array(each) => Some(each),
-        _ => None,
-    }
-}
-
 /// Result of a release, or the fault that hides it.
 pub(crate) fn released(answer: Result<Value, Fault>) -> Result<Released, Fault> {
     let value = answer?;

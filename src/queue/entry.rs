@@ -56,9 +56,9 @@ impl QueueEntry {
 
 /// A waiter that joins the queues with a release.
 pub(crate) struct Next {
-    entry: QueueEntry,
+    pub(crate) entry: QueueEntry,
     /// Whether the waiter asks at once.
-    asks: bool,
+    pub(crate) asks: bool,
 }
 
 impl Next {
@@ -70,14 +70,6 @@ impl Next {
     /// A waiter that keeps its place, and asks once it is called.
     pub(crate) fn resting(entry: QueueEntry) -> Self {
         Self { entry, asks: false }
-    }
-
-    pub(crate) fn entry(&self) -> &QueueEntry {
-        &self.entry
-    }
-
-    pub(crate) fn asks(&self) -> bool {
-        self.asks
     }
 
     /// Notes that the release was sent to `places`. A waiter that gave up just before may have

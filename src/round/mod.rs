@@ -18,7 +18,7 @@ use crate::events::{EventObserver, METERED, RoundTrace, VoteKind};
 use crate::node::{self, By, Inbox, Link, Links, PendingRelease};
 use crate::protocol::claim::Claim;
 use crate::protocol::command::Request;
-use crate::protocol::fault::{Fault, FaultClass};
+use crate::protocol::fault::Fault;
 use crate::protocol::node_set::NodeSet;
 use crate::protocol::reply::{self, Stamp};
 use crate::round::pool::Pool;
@@ -394,7 +394,7 @@ impl Round {
             let Some((node, answer)) = ready!(self.poll_arrived(cx)) else {
                 return Poll::Ready(None);
             };
-            if answer.as_ref().err().and_then(Fault::class) == Some(FaultClass::NoScript)
+            if Fault::is_no_script(&answer)
                 && let Ok(link) = &self.links[node]
             {
                 match fallback {

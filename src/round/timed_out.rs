@@ -9,7 +9,7 @@ use crate::events::Op;
 use crate::node::{self, Late, Links, PendingRelease, Slot};
 use crate::protocol::claim::Claim;
 use crate::protocol::command::Request;
-use crate::protocol::fault::{Fault, FaultClass};
+use crate::protocol::fault::Fault;
 
 /// Function that is called with the index of a master.
 pub(super) type Hook = Arc<dyn Fn(usize) + Send + Sync>;
@@ -31,7 +31,7 @@ impl Late for TimedOutRequest {
     fn answered(self: Arc<Self>, node: usize, answer: node::Answer) {
         let Ok(link) = &self.links[node] else { return };
         link.react_to(&answer);
-        let has_no_script = answer.as_ref().err().and_then(Fault::class) == Some(FaultClass::NoScript);
+        let has_no_script = Fault::is_no_script(&answer);
         if !matches!(answer, Err(Fault::Unknown(_) | Fault::NotSent(_))) {
             link.took(self.op, self.sent);
         }

@@ -108,9 +108,6 @@ fn replies_to_what_is_asked_beside_holds_are_read() {
         (None, None)
     );
     assert_eq!(parse_released(&Value::Int(-1)), None);
-    let each = vec![in_part, Value::Int(1)];
-    assert_eq!(parse_releases(Value::Array(each.clone())), Some(each));
-    assert_eq!(parse_releases(Value::Int(1)), None);
 
     assert!(matches!(super::released(Ok(Value::Nil)), Err(Fault::Unknown(_))));
 
