@@ -45,10 +45,8 @@ impl FirstAsked {
     /// The first master alone, of an attempt that asks the others once it has granted. If its answer is late, they are asked
     /// without it.
     pub(super) fn first_master(pool: &Pool) -> Self {
-        let mut nodes = NodeSet::default();
-        nodes.insert(FIRST_MASTER);
         Self {
-            nodes,
+            nodes: NodeSet::one(FIRST_MASTER),
             hedge: pool.config.node_timeout / 4,
         }
     }

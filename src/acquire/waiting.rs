@@ -188,8 +188,8 @@ impl<'a> Waiting<'a> {
         self.choose_first_asked();
         self.foreign_releases.before_asking();
         self.calls_before = self.entry.calls.snapshot();
-        // The answers wake the waiter.
-        self.entry.calls.rests_until(Instant::now());
+        let answers_by = Instant::now() + self.request.client.pool.config.node_timeout;
+        self.entry.calls.asks_until(answers_by);
         self.was_queued = self.queued_entry().is_some();
         self.was_inside = self.request.is_inside();
     }
@@ -388,19 +388,19 @@ fn mind_absence_of(
     }
     let (client, names) = (Arc::clone(&request.client), request.names.clone());
     let (mailbox, waiter) = (Arc::clone(mailbox), place.waiter);
-    // A call in the middle of a round finds a task that wakes at the end of the round.
-    let allowed = waiter.comes_within.max(client.pool.config.node_timeout);
-    place.calls.on_absence(allowed, wakes_by, move |calls| {
-        client.pool.log_throttle.not_polled(&names);
-        line::give_up(&client, mailbox.take());
-        let entry = QueueEntry {
-            waiter,
-            calls: Arc::clone(calls),
-        };
-        entry.withdraw_all(&client.pool, &names);
-        // No master calls the waiter any more.
-        calls.interrupt();
-    });
+    place
+        .calls
+        .on_absence(waiter.comes_within, wakes_by, move |calls| {
+            client.pool.log_throttle.not_polled(&names);
+            line::give_up(&client, mailbox.take());
+            let entry = QueueEntry {
+                waiter,
+                calls: Arc::clone(calls),
+            };
+            entry.withdraw_all(&client.pool, &names);
+            // No master calls the waiter any more.
+            calls.interrupt();
+        });
 }
 
 impl Drop for Waiting<'_> {

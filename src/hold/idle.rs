@@ -105,10 +105,10 @@ impl IdleGrants {
     }
 
     /// Takes an idle grant for a lock. If an idle grant of its names does not suit the lock, the grant is released first.
-    pub(crate) fn take(&self, options: &LineOptions, hold: &IdleHoldOptions) -> Option<Hold> {
+    pub(crate) fn take(&self, options: &LineOptions, wanted: &IdleHoldOptions) -> Option<Hold> {
         for grant in self.of(&options.names) {
             if grant.suits(options)
-                && let Some(hold) = grant.take_idle(hold)
+                && let Some(hold) = grant.take_idle(wanted)
             {
                 self.state().was_used(&options.names);
                 return Some(hold);
@@ -217,8 +217,10 @@ impl IdleGrants {
             idle.max_by_key(|(age, _)| *age)
                 .map(|(_, grant)| Arc::clone(grant))
         };
-        // Another thread may take it meanwhile. Then there is one idle grant less, too.
-        oldest.map(|oldest| self.release(&oldest)).is_some()
+        let Some(oldest) = oldest else { return false };
+        // If another thread has just taken it, the caller looks for the next one.
+        self.release(&oldest);
+        true
     }
 
     /// Whether no grant is idle, or has been.

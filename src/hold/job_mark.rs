@@ -158,8 +158,8 @@ impl Storing {
     }
 
     /// Goes on in the background with the masters that do not have the mark yet. `unreleased` is the hold, with the masters
-    /// that may have it, unless another call has released it. Its release becomes pending after the round: it may come before
-    /// the mark there, as a quorum has the mark. Closing waits for the round.
+    /// that may have it, unless another call has released it. After the round its release becomes pending at those of them
+    /// without the mark: it may come before the mark there, as a quorum has the mark. Closing waits for the round.
     pub(crate) fn go_on(mut self, pool: &Arc<Pool>, mut round: Round, unreleased: Option<(Claim, NodeSet)>) {
         let this = Arc::clone(pool);
         pool.in_background(async move {

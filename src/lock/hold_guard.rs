@@ -56,9 +56,11 @@ pub(crate) struct HoldGuard {
     is_shared: bool,
     /// Whether the guard still counts in its hold.
     inside: bool,
-    /// The owner that the call site named. Otherwise it is made on demand: few callers need it, and a process may have very
-    /// many holds.
-    owner: OnceLock<Owner>,
+    /// The owner that the call site named.
+    owner: Option<Owner>,
+    /// Owner that is made on demand, if the call site named none: few callers need it, and a process may have
+    /// very many holds.
+    made: OnceLock<Owner>,
 }
 
 impl HoldGuard {
@@ -76,7 +78,8 @@ impl HoldGuard {
             renew,
             is_shared: kind.is_shared(),
             inside: true,
-            owner: owner.cloned().map_or_else(OnceLock::new, OnceLock::from),
+            owner: owner.cloned(),
+            made: OnceLock::new(),
         }
     }
 
@@ -115,11 +118,12 @@ impl HoldGuard {
 
     /// Owner of the hold, to enter it again with.
     pub(crate) fn owner(&self) -> &Owner {
-        self.owner.get_or_init(|| {
+        let make = || {
             let owner = Owner::new();
             owner.remember(&self.hold);
             owner
-        })
+        };
+        self.owner.as_ref().unwrap_or_else(|| self.made.get_or_init(make))
     }
 
     pub(crate) fn votes(&self) -> Votes {
@@ -144,7 +148,7 @@ impl HoldGuard {
         }
         let claim = grant.claim();
         let (storing, round) = match job_mark::store_and_release(pool, &claim, mark, grant.needed).await {
-            Ok(storing) => storing,
+            Ok(stored) => stored,
             Err(stored) => {
                 self.hold.leave_finish_unconfirmed();
                 self.client.schedule.watch(grant);
@@ -272,7 +276,7 @@ impl HoldGuard {
         if let Some((name, seat)) = last_seats::seat_of(&self.hold.grant) {
             self.client.seats.given_up(name, seat);
         }
-        if let Some(owner) = self.owner.get() {
+        if let Some(owner) = self.owner.as_ref().or_else(|| self.made.get()) {
             owner.forget(&self.hold);
         }
         end

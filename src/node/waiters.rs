@@ -62,6 +62,8 @@ struct Absence {
     allowed: Option<Duration>,
     /// Time by which the task has to be polled, if it has a turn or a hold, or may be called.
     until: Option<Instant>,
+    /// Time at which its question is answered at the latest, while it asks. A call does not wake it earlier.
+    answers_by: Option<Instant>,
     /// Time of the waiter's entry in [`PollDeadlines`].
     next_check: Option<Instant>,
     handler: Option<Arc<AbsenceHandler>>,
@@ -288,8 +290,8 @@ impl Calls {
         self.notify.notified()
     }
 
-    /// Sets the `handler` that runs if the waiter's task is not polled within `allowed` of the time at which it wakes, and the
-    /// time of that, if it may be asking. The first handler stays.
+    /// Sets the `handler` that runs if the waiter's task is not polled within `allowed` of the time at which it wakes. With
+    /// `wakes_by` the task may be asking, and wakes by then. The first handler stays.
     pub(crate) fn on_absence(
         self: &Arc<Self>,
         allowed: Duration,
@@ -319,14 +321,23 @@ impl Calls {
     /// Notes that the waiter's task is polled, and wakes at a time, or earlier if masters call it.
     pub(crate) fn rests_until(self: &Arc<Self>, at: Instant) {
         let mut absence = lock(&self.absence);
-        absence.until = None;
+        (absence.until, absence.answers_by) = (None, None);
         let at = self.alarm().map_or(at, |alarm| alarm.min(at));
+        self.set_deadline(&mut absence, at);
+    }
+
+    /// Notes that the waiter's task is polled, and asks a question that is answered at a time at the latest.
+    pub(crate) fn asks_until(self: &Arc<Self>, at: Instant) {
+        let mut absence = lock(&self.absence);
+        (absence.until, absence.answers_by) = (None, Some(at));
         self.set_deadline(&mut absence, at);
     }
 
     /// Notes that the waiter's task is woken at a time, or earlier if that is known already.
     pub(crate) fn wakes_by(self: &Arc<Self>, at: Instant) {
-        self.set_deadline(&mut lock(&self.absence), at);
+        let mut absence = lock(&self.absence);
+        let at = absence.answers_by.map_or(at, |answers_by| answers_by.max(at));
+        self.set_deadline(&mut absence, at);
     }
 
     fn set_deadline(self: &Arc<Self>, absence: &mut Absence, at: Instant) {
@@ -371,13 +382,14 @@ impl Calls {
 
     /// Notes that the waiter's task was polled, and that nothing depends on it.
     pub(crate) fn present(&self) {
-        lock(&self.absence).until = None;
+        let mut absence = lock(&self.absence);
+        (absence.until, absence.answers_by) = (None, None);
     }
 
     /// Runs the handler that gives up the waiter's turn, because its task was not polled in time.
     pub(crate) fn handle_absence(self: &Arc<Self>) {
         let mut absence = lock(&self.absence);
-        absence.until = None;
+        (absence.until, absence.answers_by) = (None, None);
         let handler = absence.handler.clone();
         // The handler takes locks of its own.
         drop(absence);
@@ -434,6 +446,7 @@ impl fmt::Debug for Absence {
         f.debug_struct("Absence")
             .field("allowed", &self.allowed)
             .field("until", &self.until)
+            .field("answers_by", &self.answers_by)
             .field("next_check", &self.next_check)
             .finish_non_exhaustive()
     }
