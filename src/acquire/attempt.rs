@@ -176,8 +176,7 @@ impl<'a> Acquisition<'a> {
         if let Some(waiting) = &waiting {
             // Masters that are held back count, too: they may be asked later.
             waiting.calls.note_queued(round.sent_to().with(round.held_back()));
-            let hedge = first.as_ref().map_or(Duration::ZERO, |first| first.hedge);
-            waiting.calls.asks_until(round.deadline() + hedge);
+            waiting.calls.asks_until(round.ends_by());
         }
         Self {
             request,
@@ -227,9 +226,6 @@ impl<'a> Acquisition<'a> {
             if reply.vote != Vote::Granted {
                 self.round.ask_others();
                 self.note_queued();
-                if let Some(waiting) = &self.waiting {
-                    waiting.calls.asks_until(self.round.deadline());
-                }
             }
             self.rollback.votes[node] = reply.vote;
             let over = match self.tally.outcome() {

@@ -71,7 +71,7 @@ impl Acquisition<'_> {
             };
             let mut round = request.trace.asking(ask).needs(asked.len());
             if let Some(waiting) = &self.waiting {
-                waiting.calls.asks_until(round.deadline());
+                waiting.calls.asks_until(round.ends_by());
             }
             let mut refused = Vec::new();
             let mut is_over = false;

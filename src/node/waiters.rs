@@ -321,7 +321,7 @@ impl Calls {
     /// Notes that the waiter's task is polled, and wakes at a time, or earlier if masters call it.
     pub(crate) fn rests_until(self: &Arc<Self>, at: Instant) {
         let mut absence = lock(&self.absence);
-        (absence.until, absence.answers_by) = (None, None);
+        absence.polled();
         let at = self.alarm().map_or(at, |alarm| alarm.min(at));
         self.set_deadline(&mut absence, at);
     }
@@ -329,7 +329,8 @@ impl Calls {
     /// Notes that the waiter's task is polled, and asks a question that is answered at a time at the latest.
     pub(crate) fn asks_until(self: &Arc<Self>, at: Instant) {
         let mut absence = lock(&self.absence);
-        (absence.until, absence.answers_by) = (None, Some(at));
+        absence.polled();
+        absence.answers_by = Some(at);
         self.set_deadline(&mut absence, at);
     }
 
@@ -382,14 +383,13 @@ impl Calls {
 
     /// Notes that the waiter's task was polled, and that nothing depends on it.
     pub(crate) fn present(&self) {
-        let mut absence = lock(&self.absence);
-        (absence.until, absence.answers_by) = (None, None);
+        lock(&self.absence).polled();
     }
 
     /// Runs the handler that gives up the waiter's turn, because its task was not polled in time.
     pub(crate) fn handle_absence(self: &Arc<Self>) {
         let mut absence = lock(&self.absence);
-        (absence.until, absence.answers_by) = (None, None);
+        absence.polled();
         let handler = absence.handler.clone();
         // The handler takes locks of its own.
         drop(absence);
@@ -438,6 +438,13 @@ impl Calls {
 
     pub(crate) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::SeqCst)
+    }
+}
+
+impl Absence {
+    /// Forgets what the task was to be polled for.
+    fn polled(&mut self) {
+        (self.until, self.answers_by) = (None, None);
     }
 }
 

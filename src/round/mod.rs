@@ -298,6 +298,15 @@ impl Round {
         self.deadline
     }
 
+    /// Time at which the round ends at the latest: masters that are held back may be asked as late as at the deadline.
+    pub(crate) fn ends_by(&self) -> Instant {
+        if self.held_back().is_empty() {
+            self.deadline
+        } else {
+            self.deadline + self.pool.config.node_timeout
+        }
+    }
+
     /// Sets the number of assents that wakes the caller. Any other answer wakes it at once. In a round with
     /// masters in quarantine every answer wakes it, because their assents do not count.
     pub(crate) fn wake_after(mut self, assents: usize) -> Self {
