@@ -299,7 +299,8 @@ fn no_two_types_share_a_name() {
     read(&root, "crate", &mut modules);
     let mut homes: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (module, text) in &modules {
-        for line in text.lines().map(str::trim_start) {
+        for line in text.lines() {
+            let (is_indented, line) = (line.starts_with(' '), line.trim_start());
             let line = ["pub ", "pub(crate) ", "pub(super) "]
                 .iter()
                 .find_map(|start| line.strip_prefix(start))
@@ -309,7 +310,7 @@ fn no_two_types_share_a_name() {
                 .find_map(|start| line.strip_prefix(start));
             let end = |item: &str| item.find(|c: char| !c.is_alphanumeric()).unwrap_or(item.len());
             // Types of a trait have the trait's names, and macros give theirs.
-            let has_name = |item: &&str| !item.starts_with('$') && (!item.contains("= ") || line == *item);
+            let has_name = |item: &&str| !(item.starts_with('$') || is_indented && item.contains("= "));
             if let Some(item) = item.filter(has_name) {
                 homes.entry(&item[..end(item)]).or_default().insert(module);
             }

@@ -37,6 +37,6 @@ impl Drop for LinePlace<'_> {
 /// Hands the turn or hold of a waiter on to the next one, or releases it.
 pub(super) fn give_up(client: &Arc<ClientCore>, delivery: Option<Delivery<Hold>>) {
     if let Some(Delivery::Hold(hold)) = delivery {
-        drop(HoldGuard::passed(client, hold, false, None));
+        drop(HoldGuard::handed_on(client, hold, false, None));
     }
 }

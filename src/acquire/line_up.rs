@@ -61,7 +61,7 @@ pub(super) async fn line_up(
                 return Ok(ControlFlow::Continue(()));
             }
             ControlFlow::Continue(Some(Delivery::Hold(hold))) => {
-                if let Some(guard) = request.take_over(hold) {
+                if let Some(guard) = request.accept(hold) {
                     return Ok(ControlFlow::Break(guard));
                 }
                 // The hold came too late, and has gone on to the next waiter.
@@ -110,7 +110,7 @@ async fn turn(
         tokio::select! {
             biased;
             delivery = &mut turn => return delivery,
-            () = patience.over() => patience.mind(request, None),
+            () = patience.over() => patience.log_if_due(request, None),
         }
     }
 }

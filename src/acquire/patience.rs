@@ -40,7 +40,7 @@ impl Patience {
     }
 
     /// Logs the wait if that is due, with the last error from the masters.
-    pub(super) fn mind(&mut self, request: &AcquireRequest, last_error: Option<&LockError>) {
+    pub(super) fn log_if_due(&mut self, request: &AcquireRequest, last_error: Option<&LockError>) {
         let waited = self.begun.elapsed();
         if waited < self.next {
             return;

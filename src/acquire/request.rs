@@ -162,8 +162,8 @@ impl AcquireRequest {
 
     /// Takes over a hold that was handed on. If too little of the hold is left, the hold goes on to the next,
     /// and the result is `None`.
-    pub(crate) fn take_over(&self, hold: Hold) -> Option<HoldGuard> {
-        let guard = HoldGuard::passed(&self.client, hold, self.renew, self.owner.as_ref())?;
+    pub(crate) fn accept(&self, hold: Hold) -> Option<HoldGuard> {
+        let guard = HoldGuard::handed_on(&self.client, hold, self.renew, self.owner.as_ref())?;
         let hold = guard.hold();
         if hold.remaining() <= self.min_validity {
             return None;

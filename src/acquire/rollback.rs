@@ -1,8 +1,9 @@
 //! The rollback of an attempt that does not become a hold.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::hold::release::Release;
@@ -63,7 +64,7 @@ impl DelayedRollback {
 
     /// Notes a vote. Returns whether it still matters.
     pub(crate) fn note(&self, node: usize, vote: Vote) -> bool {
-        let mut rollback = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rollback = self.0.lock();
         let Some(rollback) = rollback.as_mut() else {
             return false;
         };
@@ -74,7 +75,7 @@ impl DelayedRollback {
     /// Rolls back now, unless that has been done. A message that is sent after this call follows the rollback
     /// on every master.
     pub(crate) fn finish(&self) {
-        let mut rollback = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rollback = self.0.lock();
         // The rollback is sent under the mutex. So a caller that finds no rollback knows that it was sent.
         drop(rollback.take());
     }

@@ -81,12 +81,12 @@ pub(super) async fn contend(
         if let Some((index, why)) = last {
             if let [alone] = waiters {
                 alone.mailbox.refused(why);
-                alone.mind_absence();
+                alone.watch_absence();
                 if let Some(refusal) = &refused[0] {
-                    alone.mind_redisson(refusal);
+                    alone.note_redisson(refusal);
                 }
             }
-            patience.mind(waiters[*index].request, Some(why));
+            patience.log_if_due(waiters[*index].request, Some(why));
         }
         let is_split = refused.iter().any(Option::is_none);
         // The lock in the way is the same as before, unless it was granted this time.

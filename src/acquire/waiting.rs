@@ -137,9 +137,9 @@ impl<'a> Waiting<'a> {
         if let Some((mailbox, place)) = asks {
             // No task waited behind the front task until now, so its absence did not matter.
             let answers_by = Instant::now() + self.request.client.pool.config.node_timeout;
-            mind_absence_of(self.request, &mailbox, &place, Some(answers_by));
+            watch_absence_of(self.request, &mailbox, &place, Some(answers_by));
         }
-        self.mind_absence();
+        self.watch_absence();
         LinePlace {
             client: &self.request.client,
             position,
@@ -150,8 +150,8 @@ impl<'a> Waiting<'a> {
     /// Lets the turn be taken back, because others may wait behind this waiter from here on. If the waiter is woken
     /// and its task is not polled in time, the turn goes on to the next in line, and the waiter withdraws from the
     /// queues. The waiter comes back with its ticket once its task is polled.
-    pub(super) fn mind_absence(&self) {
-        mind_absence_of(self.request, &self.mailbox, &self.entry, None);
+    pub(super) fn watch_absence(&self) {
+        watch_absence_of(self.request, &self.mailbox, &self.entry, None);
     }
 
     /// Draws a ticket for a waiter in line without one, as soon as enough masters have shown their clocks.
@@ -210,7 +210,7 @@ impl<'a> Waiting<'a> {
 
     /// Takes in the refusal of a waiter for a single lock. If the first master granted and others refused for long, the next
     /// attempt asks all at once: the waiter has its place in every queue then.
-    pub(super) fn mind_redisson(&mut self, refusal: &Refusal) {
+    pub(super) fn note_redisson(&mut self, refusal: &Refusal) {
         self.has_met_redisson = match refusal.asked {
             Asked::FirstAndOthers => false,
             _ => self.has_met_redisson || refusal.blockers.foreign_field,
@@ -377,13 +377,13 @@ impl<'a> Waiting<'a> {
 }
 
 /// Lets the turn of any waiter of this client for these names be taken back. A task that may be asking wakes at `wakes_by`.
-fn mind_absence_of(
+fn watch_absence_of(
     request: &AcquireRequest,
     mailbox: &Arc<Mailbox<Hold>>,
     place: &QueueEntry,
     wakes_by: Option<Instant>,
 ) {
-    if place.calls.minds_absence() {
+    if place.calls.watches_absence() {
         return;
     }
     let (client, names) = (Arc::clone(&request.client), request.names.clone());

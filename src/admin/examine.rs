@@ -59,14 +59,14 @@ impl MastersBuilder {
         )
         .await;
         judge_together(&servers, &mut examined, &config);
-        let record_set = servers
+        let examinations = servers
             .iter()
             .zip(examined)
             .map(|(server, examined)| Examination {
                 node: Arc::clone(&server.address.label),
                 server: examined.map(|examined| examined.facts),
             });
-        Ok(record_set.collect())
+        Ok(examinations.collect())
     }
 
     /// Lists the connections of this crate's clients on every master, which `CLIENT LIST` shows by their names. This
@@ -109,7 +109,7 @@ fn judge_together(servers: &[Server], examined: &mut [Result<Examined, NodeError
     let membership = Membership::new(config.set(servers.len()), labels);
     for (node, examined) in examined.iter().enumerate() {
         if let Ok(Examined { facts, .. }) = examined {
-            membership.record_set(node, facts.set);
+            membership.note_set(node, facts.set);
         }
     }
     let mut met: Vec<(String, &Arc<str>)> = Vec::new();

@@ -77,13 +77,13 @@ pub enum Unfit {
     /// A master of the list is in another set: with another number of masters, or another set [for
     /// tests](crate::MastersBuilder::for_tests). The client uses none of its masters until that is corrected.
     #[error(
-        "{told_by} is in a set of {set}, and this client lists {listed}; let every client list the same masters, or, once no \
-         client uses {told_by} with another list, run DEL multilock_set there ({faq})",
+        "{reported_by} is in a set of {set}, and this client lists {listed}; let every client list the same masters, or, once no \
+         client uses {reported_by} with another list, run DEL multilock_set there ({faq})",
         faq = Faq("other set")
     )]
     OtherSet {
         /// Label of the master that is in another set.
-        told_by: Arc<str>,
+        reported_by: Arc<str>,
         /// Set that the master has recorded under the key `multilock_set`.
         set: MasterSet,
         /// Set that this client lists.
@@ -115,7 +115,7 @@ pub enum NodeError {
 impl NodeError {
     /// Whether the error may end without a change of configuration. A master is a replica for a moment during
     /// a failover, and two addresses lead to one server while servers swap addresses.
-    pub(crate) fn passes(&self) -> bool {
+    pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::Unavailable(_)
             | Self::Connecting

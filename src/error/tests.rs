@@ -163,7 +163,7 @@ fn unfit() -> Vec<Unfit> {
             policy: "allkeys-lru".into(),
         },
         Unfit::OtherSet {
-            told_by: "m".into(),
+            reported_by: "m".into(),
             set: MasterSet {
                 masters: 5,
                 for_tests: None,

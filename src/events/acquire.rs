@@ -80,8 +80,8 @@ impl AcquireTrace {
     }
 
     /// Notes that a hold has begun for the call.
-    pub(super) fn got(&self, is_passed_on: bool) {
-        let outcome = if is_passed_on {
+    pub(super) fn got(&self, is_handed_on: bool) {
+        let outcome = if is_handed_on {
             AcquireOutcome::HandedOn
         } else {
             AcquireOutcome::Granted

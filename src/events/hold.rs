@@ -1,9 +1,9 @@
 //! Trace of one hold, from the grant to its end. Holds that have a grant one after the other are distinguished.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tracing::Span;
 use tracing::field::Empty;
 
@@ -32,9 +32,9 @@ pub(crate) struct OpenHold {
 impl HoldTrace {
     /// Begins the trace of a hold that a call has got, from the masters or from another task of the process.
     #[inline]
-    pub(crate) fn begin(&self, call: &AcquireTrace, is_passed_on: bool, names: &Names, token: FencingToken) {
+    pub(crate) fn begin(&self, call: &AcquireTrace, is_handed_on: bool, names: &Names, token: FencingToken) {
         if call.is_open() {
-            call.got(is_passed_on);
+            call.got(is_handed_on);
             self.open(call, names, token.into());
         }
     }
@@ -51,14 +51,14 @@ impl HoldTrace {
             span.follows_from(before.and_then(Span::id));
             span
         });
-        *self.hold() = Some(OpenHold { label, timed });
+        *self.hold.lock() = Some(OpenHold { label, timed });
         self.is_open.store(true, Ordering::Release);
     }
 
     /// Notes that a renewal was confirmed, with the validity after it.
     pub(crate) fn renewed(&self, validity: impl FnOnce() -> Duration) {
         if self.is_open.load(Ordering::Acquire)
-            && let Some(SeenSpan { span, .. }) = self.hold().as_ref().and_then(|hold| hold.timed.seen())
+            && let Some(SeenSpan { span, .. }) = self.hold.lock().as_ref().and_then(|hold| hold.timed.seen())
         {
             let validity_ms = whole_ms(validity());
             tracing::debug!(target: TARGET, parent: span, validity_ms, "renewed");
@@ -68,11 +68,9 @@ impl HoldTrace {
     /// Takes the open hold out, for the caller to end it.
     #[inline]
     pub(crate) fn take(&self) -> Option<OpenHold> {
-        self.is_open.load(Ordering::Acquire).then(|| self.hold().take())?
-    }
-
-    fn hold(&self) -> MutexGuard<'_, Option<OpenHold>> {
-        self.hold.lock().unwrap_or_else(PoisonError::into_inner)
+        self.is_open
+            .load(Ordering::Acquire)
+            .then(|| self.hold.lock().take())?
     }
 }
 

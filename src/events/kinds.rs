@@ -48,7 +48,7 @@ macro_rules! words {
 }
 
 words! {
-    /// Operations on masters: one for each script.
+    /// Operations on masters. Each script is of one.
     enum Op by "op" {
         Acquire = "acquire", Extend = "extend", Release = "release", Downgrade = "downgrade", Retain = "retain",
         Withdraw = "withdraw", Inspect = "inspect", Force = "force", Introduce = "introduce", Label = "label", Mark = "mark",

@@ -1,9 +1,10 @@
 //! Events of one master, in the log and in metrics.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -38,16 +39,12 @@ impl NodeEvents {
     pub(crate) fn label(&self) -> &Arc<str> {
         &self.label
     }
-
-    fn reach(&self) -> MutexGuard<'_, Reach> {
-        self.reach.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl EventObserver for NodeEvents {
     fn connected(&self) {
         let is_first = !self.was_up.swap(true, Ordering::Relaxed);
-        if self.reach().found() || is_first {
+        if self.reach.lock().found() || is_first {
             tracing::info!(target: TARGET, node = %self.label, "master connected");
         }
         self.meters.connected();
@@ -58,7 +55,7 @@ impl EventObserver for NodeEvents {
     }
 
     fn disconnected(&self, reason: &NodeError, is_new: bool) {
-        let reported = self.reach().lost(reason, is_new);
+        let reported = self.reach.lock().lost(reason, is_new);
         if let Some(left_out) = reported {
             let left_out = (left_out > 0).then_some(left_out);
             if let NodeError::Unfit(reason) = reason {

@@ -1,9 +1,9 @@
 //! Warnings that recur for as long as something is wrong. Each cause has one line in ten seconds, or in a minute for
 //! candidates, with a count of the lines that were left out.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::TARGET;
@@ -71,7 +71,7 @@ impl LogThrottle {
 
 impl Bound {
     fn admit(&self, interval: Duration) -> Option<u64> {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.0.lock();
         last.admit(interval, false, true)
     }
 }

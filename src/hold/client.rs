@@ -1,8 +1,9 @@
 //! A client: its masters, its holds and its waiters.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -130,14 +131,14 @@ impl Releasing {
     /// Adds a hold that `off` masters do not have. Returns the counter of the masters that have released it.
     pub(crate) fn add(&self, off: usize, needed: usize) -> Arc<AtomicUsize> {
         let confirmed = Arc::new(AtomicUsize::new(off));
-        let mut holds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut holds = self.0.lock();
         holds.push((Arc::clone(&confirmed), needed));
         confirmed
     }
 
     /// Number of holds that enough masters have released for their names to be free, and number of all.
     pub(crate) fn count(&self) -> (usize, usize) {
-        let holds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let holds = self.0.lock();
         let is_free =
             |(confirmed, needed): &&(Arc<AtomicUsize>, usize)| confirmed.load(Ordering::Relaxed) >= *needed;
         (holds.iter().filter(is_free).count(), holds.len())

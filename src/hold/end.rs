@@ -65,7 +65,7 @@ fn give_up(client: &Arc<ClientCore>, grant: &Arc<Grant>) -> GuardEnd {
     // No task is let in while the names stay locked, after closing, or when it is the turn of other
     // libraries.
     let may_hand_off = kept.is_zero() && !pool.is_closed() && !pool.topics.yielding.is_due(&grant.names);
-    if may_hand_off && grant.pass() {
+    if may_hand_off && grant.hand_on() {
         return GuardEnd::HandedOn;
     }
     if grant.is_spent() {

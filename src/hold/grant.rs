@@ -6,7 +6,7 @@
 
 use std::num::NonZeroU64;
 use std::ops::Deref;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -307,7 +307,7 @@ impl Grant {
     pub(super) fn keep_turn(&self, turn: Turn<Hold>) {
         let state = self.state();
         // A hold that was entered again may have a turn already, at more names than these.
-        let mut kept = self.turn();
+        let mut kept = self.turn.lock();
         if state.phase == Phase::Held && kept.is_none() {
             *kept = Some(turn);
         }
@@ -315,27 +315,27 @@ impl Grant {
 
     /// Takes the turn out. Dropping it hands it on.
     pub(crate) fn take_turn(&self) -> Option<Turn<Hold>> {
-        self.turn().take()
+        self.turn.lock().take()
     }
 
     /// Hands the vacant grant on to the next in line if that is allowed. Returns whether it did. For the task that has removed
     /// the last guard.
-    pub(crate) fn pass(self: &Arc<Self>) -> bool {
-        self.pass_from(Phase::Vacant)
+    pub(crate) fn hand_on(self: &Arc<Self>) -> bool {
+        self.hand_on_from(Phase::Vacant)
     }
 
     /// Hands the idle grant on to the next in line if that is allowed. Returns whether it did.
-    pub(crate) fn pass_idle(self: &Arc<Self>) -> bool {
-        self.pass_from(Phase::Idle)
+    pub(crate) fn hand_on_idle(self: &Arc<Self>) -> bool {
+        self.hand_on_from(Phase::Idle)
     }
 
-    fn pass_from(self: &Arc<Self>, from: Phase) -> bool {
+    fn hand_on_from(self: &Arc<Self>, from: Phase) -> bool {
         self.line()
-            .is_some_and(|line| line.pass(|options, next| self.next_hold(from, options, next)))
+            .is_some_and(|line| line.hand_on(|options, next| self.next_hold(from, options, next)))
     }
 
     fn line(&self) -> Option<LineRef<Hold>> {
-        self.turn().as_ref().map(|turn| turn.line().clone())
+        self.turn.lock().as_ref().map(|turn| turn.line().clone())
     }
 
     /// Whether the grant is what the masters would grant to a task with these options.
@@ -373,7 +373,7 @@ impl Grant {
         if !handoff::may_hand_off(&offer, options, next) {
             return None;
         }
-        let number = state.pass(from, now, next)?;
+        let number = state.hand_on(from, now, next)?;
         let grant = Arc::clone(self);
         Some(Hold { grant, number })
     }
@@ -430,11 +430,7 @@ impl Grant {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, HoldState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn turn(&self) -> MutexGuard<'_, Option<Turn<Hold>>> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

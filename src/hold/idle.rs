@@ -9,10 +9,11 @@
 //! - too many other grants were used after it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::hold::IdleHoldOptions;
@@ -75,7 +76,7 @@ impl IdleGrants {
             return false;
         }
         let before = {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             if state.take_penalty(&grant.names) {
                 return false;
             }
@@ -110,7 +111,7 @@ impl IdleGrants {
             if grant.suits(options)
                 && let Some(hold) = grant.take_idle(wanted)
             {
-                self.state().was_used(&options.names);
+                self.state.lock().was_used(&options.names);
                 return Some(hold);
             }
             self.release(&grant);
@@ -128,7 +129,7 @@ impl IdleGrants {
     /// Hands an idle grant on to a task that has joined its line, or releases it.
     pub(crate) fn offer(&self, names: &Names) {
         for grant in self.of(names) {
-            if !grant.pass_idle() {
+            if !grant.hand_on_idle() {
                 self.release(&grant);
             }
         }
@@ -140,7 +141,7 @@ impl IdleGrants {
         if let Some(grant) = self.with_field(field)
             && self.release(&grant)
         {
-            self.state().was_recalled(&grant.names);
+            self.state.lock().was_recalled(&grant.names);
         }
     }
 
@@ -166,7 +167,7 @@ impl IdleGrants {
 
     /// Releases all idle grants.
     pub(crate) fn release_all(&self) {
-        let all: Vec<_> = self.state().grants.values().cloned().collect();
+        let all: Vec<_> = self.state.lock().grants.values().cloned().collect();
         for grant in all {
             self.release(&grant);
         }
@@ -174,7 +175,7 @@ impl IdleGrants {
 
     /// Number of idle grants.
     pub(crate) fn count(&self) -> usize {
-        let state = self.state();
+        let state = self.state.lock();
         // A grant of several names counts with its first one.
         let grants = state
             .grants
@@ -190,7 +191,7 @@ impl IdleGrants {
         if !grant.field.letters.has(Letter::Sticky) || self.is_empty() {
             return;
         }
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let mut removed = Vec::new();
         for name in grant.names.iter() {
             if state
@@ -210,7 +211,7 @@ impl IdleGrants {
     /// Releases the idle grant that was used least recently, apart from `newest`. Returns whether there was one.
     fn release_oldest(&self, newest: &Arc<Grant>) -> bool {
         let oldest = {
-            let state = self.state();
+            let state = self.state.lock();
             let others = state.grants.values().filter(|grant| !Arc::ptr_eq(grant, newest));
             let now = self.pool.clock.now();
             let idle = others.filter_map(|grant| Some((now.since(grant.idle_since_hold_of()?), grant)));
@@ -230,7 +231,7 @@ impl IdleGrants {
 
     /// Grant with a field of this number.
     fn with_field(&self, number: u64) -> Option<Arc<Grant>> {
-        let state = self.state();
+        let state = self.state.lock();
         let mut grants = state.grants.values();
         grants.find(|grant| grant.field.number == number).cloned()
     }
@@ -240,13 +241,9 @@ impl IdleGrants {
         if self.is_empty() {
             return SmallVec::new();
         }
-        let state = self.state();
+        let state = self.state.lock();
         let grants = names.iter().filter_map(|name| state.grants.get(name));
         grants.cloned().collect()
-    }
-
-    fn state(&self) -> MutexGuard<'_, IdleState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

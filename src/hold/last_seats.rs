@@ -1,7 +1,8 @@
 //! Seats that a client has given up last: it asks for one of them first, because other clients prefer their own.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::hold::grant::Grant;
 use crate::protocol::kind::{HoldKind, seat_of_pool};
@@ -48,7 +49,7 @@ impl LastSeats {
         let mut hasher = DefaultHasher::new();
         name.hash(&mut hasher);
         let index = hasher.finish() % SETS as u64;
-        let mut sets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sets = self.0.lock();
         change(&mut sets[usize::try_from(index).unwrap_or(0)])
     }
 }

@@ -4,9 +4,10 @@
 //! while the grid spreads the work over the period.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -70,7 +71,7 @@ impl Schedule {
 
     /// Watches a grant from now on.
     pub(crate) fn watch(&self, grant: &Arc<Grant>) {
-        self.arrange(self.state(), grant, true);
+        self.arrange(self.state.lock(), grant, true);
     }
 
     /// Schedules a grant for the time at which it needs something next. Look and placement happen under one mutex, as an earlier
@@ -99,7 +100,7 @@ impl Schedule {
 
     /// Stops watching a grant.
     pub(crate) fn forget(&self, grant: &Grant) {
-        Self::take_out(self.state(), grant);
+        Self::take_out(self.state.lock(), grant);
     }
 
     fn take_out(mut state: MutexGuard<'_, ScheduleState>, grant: &Grant) {
@@ -112,7 +113,7 @@ impl Schedule {
 
     /// All watched grants.
     pub(crate) fn all(&self) -> Vec<Arc<Grant>> {
-        let state = self.state();
+        let state = self.state.lock();
         state
             .due
             .values()
@@ -123,7 +124,7 @@ impl Schedule {
 
     /// Whether a watched grant holds any of the names.
     pub(crate) fn is_held(&self, names: &Names) -> bool {
-        let state = self.state();
+        let state = self.state.lock();
         let mut all = state.due.values().chain(state.in_flight.values());
         all.any(|grant| grant.names.shared_with(names).is_some() && grant.is_held())
     }
@@ -163,7 +164,7 @@ impl Schedule {
     /// as much as half a round.
     pub(crate) fn take_due(&self) -> (Vec<Arc<Grant>>, Option<Instant>) {
         let now = Instant::now();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let later = state.due.split_off(&(now, u64::MAX));
         let due: Vec<_> = std::mem::replace(&mut state.due, later).into_values().collect();
         for grant in &due {
@@ -183,7 +184,7 @@ impl Schedule {
     pub(crate) fn look_again(&self) {
         let now = Instant::now();
         let (waiting, in_flight): (Vec<_>, Vec<_>) = {
-            let state = self.state();
+            let state = self.state.lock();
             let waiting = state.due.iter().map(|((at, _), grant)| (*at, Arc::clone(grant)));
             (waiting.collect(), state.in_flight.values().cloned().collect())
         };
@@ -200,7 +201,7 @@ impl Schedule {
 
     /// Puts a grant back that was due.
     pub(crate) fn reschedule(&self, grant: &Arc<Grant>, renewed: bool) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.in_flight.remove(&grant.field);
         // Under the same mutex: a task that closes the client finds the grant in one of both places.
         self.arrange(state, grant, renewed);
@@ -208,16 +209,12 @@ impl Schedule {
 
     /// Removes a grant that was due and needs nothing any more.
     pub(crate) fn done(&self, grant: &Arc<Grant>) {
-        self.state().in_flight.remove(&grant.field);
+        self.state.lock().in_flight.remove(&grant.field);
     }
 
     /// Resolves when a grant was added that is due before all others.
     pub(crate) async fn earlier(&self) {
         self.earlier.notified().await;
-    }
-
-    fn state(&self) -> MutexGuard<'_, ScheduleState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,4 +1,4 @@
-//! State of one grant: its current hold, the guards in it, and its phase: held, vacant, given up or lost.
+//! State of one grant: its current hold, the guards in it, and its phase: held, vacant, idle, given up or lost.
 //! Transitions use no clock, mutex or notification.
 
 use std::num::NonZeroU64;
@@ -339,7 +339,7 @@ impl HoldState {
     }
 
     /// Begins the next hold, with one guard in it, if the grant is vacant, or idle, as the caller says. Returns its number.
-    pub(super) fn pass(&mut self, from: Phase, now: Moment, next_in_line: &NextInLine) -> Option<u64> {
+    pub(super) fn hand_on(&mut self, from: Phase, now: Moment, next_in_line: &NextInLine) -> Option<u64> {
         if self.phase != from || self.finish != Finish::NotBegun {
             return None;
         }

@@ -10,8 +10,9 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::values::names::Names;
 use crate::values::token::{Block, FencingToken};
@@ -21,7 +22,7 @@ use crate::values::token::{Block, FencingToken};
 pub(crate) struct Tokens {
     /// Fences that were above the clocks when masters reported or accepted them, by name. Each counts for its
     /// own name: an error in one must not spoil the others.
-    ahead: Mutex<AheadMasters>,
+    ahead: Mutex<FencesAhead>,
     /// Whether there are any such fences.
     any_ahead: AtomicBool,
     /// Sizes of the next blocks of names whose last block ran out.
@@ -31,7 +32,7 @@ pub(crate) struct Tokens {
 }
 
 #[derive(Debug, Default)]
-struct AheadMasters {
+struct FencesAhead {
     fences: HashMap<Box<str>, u64>,
     /// Number of fences above which fences that the clocks have passed are removed.
     full: usize,
@@ -54,7 +55,7 @@ impl Tokens {
         if !self.any_ahead.load(Ordering::Relaxed) {
             return FencingToken(least);
         }
-        let mut ahead = self.ahead();
+        let mut ahead = self.ahead.lock();
         let fence = names.iter().filter_map(|name| ahead.fences.get(name)).max();
         let Some(fence) = fence.copied() else {
             return FencingToken(least);
@@ -73,7 +74,7 @@ impl Tokens {
         let Some(name) = names.iter().next().filter(|_| next > Block::SIZE) else {
             return;
         };
-        let mut sizes = self.sizes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sizes = self.sizes.lock();
         if sizes.len() >= MOST_SIZES {
             sizes.clear();
         }
@@ -87,7 +88,7 @@ impl Tokens {
         if !self.any_sizes.load(Ordering::Relaxed) {
             return Block::SIZE;
         }
-        let mut sizes = self.sizes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sizes = self.sizes.lock();
         let size = names.iter().next().and_then(|name| sizes.remove(name));
         self.any_sizes.store(!sizes.is_empty(), Ordering::Relaxed);
         size.filter(|_| first.get() <= clock_us).unwrap_or(Block::SIZE)
@@ -96,17 +97,13 @@ impl Tokens {
     /// Notes a fence of these names that masters reported or accepted, when their clocks showed `clock_us`.
     pub(crate) fn saw(&self, names: &Names, fence: u64, clock_us: u64) {
         if fence >= clock_us {
-            self.ahead().note(names, fence, clock_us);
+            self.ahead.lock().note(names, fence, clock_us);
             self.any_ahead.store(true, Ordering::Relaxed);
         }
     }
-
-    fn ahead(&self) -> MutexGuard<'_, AheadMasters> {
-        self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-impl AheadMasters {
+impl FencesAhead {
     fn note(&mut self, names: &Names, fence: u64, clock_us: u64) {
         for name in names.iter() {
             let known = self.fences.entry(name.into()).or_default();
@@ -191,7 +188,7 @@ mod tests {
         for n in 0..3_000 {
             tokens.ran_out(&Names::from(format!("order:{n}")), 64, lease);
         }
-        assert!(tokens.sizes.lock().expect("not poisoned").len() <= MOST_SIZES);
+        assert!(tokens.sizes.lock().len() <= MOST_SIZES);
     }
 
     /// A client may lock very many names while one of the masters' clocks is ahead.
@@ -201,7 +198,7 @@ mod tests {
         for n in 0..10_000 {
             tokens.saw(&Names::from(format!("order:{n}")), 1_000 + n, 1_000 + n);
         }
-        let ahead = tokens.ahead.lock().expect("not poisoned");
+        let ahead = tokens.ahead.lock();
         assert!(ahead.fences.len() <= FEW + 1);
     }
 }

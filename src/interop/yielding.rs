@@ -6,9 +6,9 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::time::random::Random;
@@ -44,7 +44,7 @@ impl Yielding {
     /// Whether clients of other libraries wait for these names, as far as is known.
     pub(crate) fn is_due(&self, names: &Names) -> bool {
         let is_fresh = |theirs: &ForeignTurn| theirs.reported.elapsed() < STALE;
-        self.any.load(Ordering::Relaxed) && self.turns().get(names).is_some_and(is_fresh)
+        self.any.load(Ordering::Relaxed) && self.turns.lock().get(names).is_some_and(is_fresh)
     }
 
     /// End of the turn of other libraries' clients, if it is their turn.
@@ -52,14 +52,14 @@ impl Yielding {
         if !self.any.load(Ordering::Relaxed) {
             return None;
         }
-        let until = self.turns().get(names)?.until;
+        let until = self.turns.lock().get(names)?.until;
         (until > Instant::now()).then_some(until)
     }
 
     /// Notes that the names are being released now.
     pub(crate) fn released(&self, names: &Names, random: &Random) {
         if self.any.load(Ordering::Relaxed)
-            && let Some(theirs) = self.turns().get_mut(names)
+            && let Some(theirs) = self.turns.lock().get_mut(names)
             && theirs.reported.elapsed() < STALE
         {
             theirs.until = Instant::now() + theirs.round_trip * 2 + pause(random);
@@ -78,7 +78,7 @@ impl Yielding {
         if !listen && !self.any.load(Ordering::Relaxed) {
             return;
         }
-        let (mut turns, took) = (self.turns(), sent.elapsed());
+        let (mut turns, took) = (self.turns.lock(), sent.elapsed());
         if listen {
             if turns.len() >= MANY && turns.len().is_power_of_two() {
                 turns.retain(|_, theirs| theirs.reported.elapsed() < STALE);
@@ -99,10 +99,6 @@ impl Yielding {
             }
         }
         self.any.store(!turns.is_empty(), Ordering::Relaxed);
-    }
-
-    fn turns(&self) -> MutexGuard<'_, HashMap<Names, ForeignTurn>> {
-        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

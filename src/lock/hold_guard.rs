@@ -85,7 +85,7 @@ impl HoldGuard {
 
     /// Makes the guard of a hold that was handed on, and counts it already. Returns `None` if the hold was
     /// taken back meanwhile.
-    pub(crate) fn passed(
+    pub(crate) fn handed_on(
         client: &Arc<ClientCore>,
         hold: Hold,
         renew: bool,

@@ -180,7 +180,7 @@ impl LockOptions {
     }
 
     /// Checks the options of a lock in a set.
-    pub(crate) fn terms_in_a_set(&self, owner: Option<&Owner>) -> Result<AcquireRequest, LockError> {
+    pub(crate) fn request_in_a_set(&self, owner: Option<&Owner>) -> Result<AcquireRequest, LockError> {
         let allowed = |what: &str| format!("none on a lock of a set: {what}");
         if let Some(wait) = self.wait {
             let allowed = allowed("LockSet::wait counts for all of them");

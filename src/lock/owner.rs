@@ -1,8 +1,9 @@
 //! Owners: identities that may enter their holds again.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
@@ -73,7 +74,7 @@ impl Owner {
     /// count.
     pub(crate) fn relation(&self, client: Uuid, names: &Names, now: Moment) -> OwnerRelation {
         let mut part = None;
-        let holds = self.holds();
+        let holds = self.actor.holds.lock();
         // An owner that reads may have several such holds.
         for (grant, number) in holds.iter() {
             let Some(grant) = grant.upgrade() else { continue };
@@ -96,7 +97,7 @@ impl Owner {
     }
 
     pub(crate) fn remember(&self, hold: &Hold) {
-        let mut holds = self.holds();
+        let mut holds = self.actor.holds.lock();
         // Drops the holds of leaked guards. The scan runs only when there is no room for another hold, so
         // seldom.
         if holds.len() == holds.capacity() {
@@ -109,13 +110,9 @@ impl Owner {
 
     /// Forgets a hold that has been given up.
     pub(crate) fn forget(&self, hold: &Hold) {
-        self.holds().retain(|(grant, number)| {
+        self.actor.holds.lock().retain(|(grant, number)| {
             *number != hold.number || !std::ptr::eq(grant.as_ptr(), Arc::as_ptr(&hold.grant))
         });
-    }
-
-    fn holds(&self) -> MutexGuard<'_, Holds> {
-        self.actor.holds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Resolves when this owner enters another hold, from the moment it is enabled.
@@ -193,7 +190,11 @@ mod tests {
         for n in 0..10_000 {
             owner.remember(&hold(format!("leaked {n}")));
         }
-        assert!(owner.holds().capacity() < 100, "{}", owner.holds().capacity());
+        assert!(
+            owner.actor.holds.lock().capacity() < 100,
+            "{}",
+            owner.actor.holds.lock().capacity()
+        );
         assert!(matches!(relation(&owner, "kept"), OwnerRelation::Inside(..)));
     }
 }

@@ -249,7 +249,7 @@ impl LockSet {
     /// Waits until all locks are granted, at most for the time set by [`wait`](Self::wait).
     ///
     /// The set waits in the queue of each lock, and holds none meanwhile. While one lock is in the way, the
-    /// set keeps its places in the other queues for 1 s, or for four node timeouts if they are longer. So the
+    /// set keeps its places in the other queues for four node timeouts, at least 1 s and at most 10 s. So the
     /// oldest of several sets over the same locks has its turn first. After that the set waits in the queue
     /// of the lock in the way alone. If others hold each of the locks for longer than that, one after the
     /// other, the set gets the locks when they happen to be free together.
@@ -338,7 +338,10 @@ impl LockSet {
         }
         let mut all: Vec<AcquireRequest> = Vec::with_capacity(self.locks.len());
         for (index, lock) in self.locks.iter().enumerate() {
-            all.push(lock.terms_in_a_set(self.owner.as_ref()).map_err(of_lock(index))?);
+            all.push(
+                lock.request_in_a_set(self.owner.as_ref())
+                    .map_err(of_lock(index))?,
+            );
         }
         if let Some((index, invalid)) = conflict(&all) {
             return Err(of_lock(index)(invalid.into()));

@@ -14,32 +14,32 @@ use crate::values::policy::Policy;
 /// connect timeout if all masters are required.
 pub(crate) async fn until_connected(pool: &Pool) -> Result<(), ConnectError> {
     let config = &pool.config;
-    let mut said = FirstWords::new(&pool.slots, config.require_all);
-    let words = pool.slots.iter().enumerate();
-    let mut words: FuturesUnordered<_> = words
-        .map(|(node, slot)| async move { (node, first_word(slot).await) })
+    let mut reports = FirstReports::new(&pool.slots, config.require_all);
+    let slots = pool.slots.iter().enumerate();
+    let mut arriving: FuturesUnordered<_> = slots
+        .map(|(node, slot)| async move { (node, first_report(slot).await) })
         .collect();
     // A record is stored once every other master has reported its own, or once its connect timeout has
     // passed.
     let mut end = Instant::now() + config.connect_timeout + config.node_timeout;
-    while let Ok(Some((node, word))) = timeout_at(end, words.next()).await {
-        said.words[node] = word;
-        if let Some(refusal) = said.refusal() {
+    while let Ok(Some((node, report))) = timeout_at(end, arriving.next()).await {
+        reports.all[node] = report;
+        if let Some(refusal) = reports.refusal() {
             return Err(refusal);
         }
-        if said.are_enough() && !config.require_all {
+        if reports.are_enough() && !config.require_all {
             // The first time counts, because each later end would be later.
             end = end.min(Instant::now() + config.node_timeout);
         }
     }
-    if said.are_enough() {
+    if reports.are_enough() {
         return Ok(());
     }
-    Err(said.too_few())
+    Err(reports.too_few())
 }
 
 /// Result of the first attempt to connect to a master.
-async fn first_word(slot: &Slot) -> Result<(), NodeError> {
+async fn first_report(slot: &Slot) -> Result<(), NodeError> {
     let mut status = slot.watch();
     let reached = status
         .wait_for(|status| !matches!(status, Reached::Connecting))
@@ -52,27 +52,27 @@ async fn first_word(slot: &Slot) -> Result<(), NodeError> {
 }
 
 /// Results of the first attempts to connect so far.
-struct FirstWords<'a> {
+struct FirstReports<'a> {
     slots: &'a [Arc<Slot>],
-    words: Vec<Result<(), NodeError>>,
+    all: Vec<Result<(), NodeError>>,
     needed: usize,
     /// Number of masters that may be unfit.
     spare: usize,
 }
 
-impl<'a> FirstWords<'a> {
+impl<'a> FirstReports<'a> {
     fn new(slots: &'a [Arc<Slot>], require_all: bool) -> Self {
         let needed = Policy::RedLock.needed(slots.len());
         Self {
             slots,
-            words: vec![Err(NodeError::Connecting); slots.len()],
+            all: vec![Err(NodeError::Connecting); slots.len()],
             needed,
             spare: if require_all { 0 } else { slots.len() - needed },
         }
     }
 
     fn reached(&self) -> usize {
-        self.words.iter().filter(|word| word.is_ok()).count()
+        self.all.iter().filter(|report| report.is_ok()).count()
     }
 
     fn are_enough(&self) -> bool {
@@ -82,9 +82,9 @@ impl<'a> FirstWords<'a> {
     /// Reason why no further answer can help: too many masters are unfit, or one is in another set, so that
     /// none may be used.
     fn refusal(&self) -> Option<ConnectError> {
-        let words = self.words.iter().zip(self.slots);
-        let unfit: Vec<_> = words
-            .filter_map(|(word, slot)| match word {
+        let reports = self.all.iter().zip(self.slots);
+        let unfit: Vec<_> = reports
+            .filter_map(|(report, slot)| match report {
                 Err(NodeError::Unfit(reason)) => Some((slot, reason)),
                 _ => None,
             })
@@ -105,7 +105,7 @@ impl<'a> FirstWords<'a> {
         ConnectError::TooFew {
             reached: self.reached(),
             needed: self.needed,
-            nodes: labels.zip(self.words.into_iter().map(Result::err)).collect(),
+            nodes: labels.zip(self.all.into_iter().map(Result::err)).collect(),
         }
     }
 }

@@ -2,9 +2,10 @@
 //! clients of other libraries announce releases.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::ChannelForm;
@@ -24,11 +25,11 @@ pub(crate) struct Topics {
     pub(crate) waiters: Waiters,
     pub(crate) recalls: Arc<Recalls>,
     pub(crate) yielding: Yielding,
-    joined: Mutex<Joined>,
+    joined: Mutex<TopicsByChannel>,
 }
 
 /// Channels and patterns with their listeners.
-type Joined = BTreeMap<(ChannelForm, String), (Arc<Topic>, usize)>;
+type TopicsByChannel = BTreeMap<(ChannelForm, String), (Arc<Topic>, usize)>;
 
 /// One channel, or the channels of one pattern, on all masters.
 #[derive(Debug)]
@@ -60,7 +61,7 @@ impl Topics {
     /// Joins the listeners of a channel. `act` runs before any other task can join or leave, so that
     /// subscriptions are sent in the order of the changes.
     pub(crate) fn join(&self, form: ChannelForm, channel: &str, act: impl FnOnce()) -> Arc<Topic> {
-        let mut topics = self.topics();
+        let mut topics = self.joined.lock();
         let (topic, listeners) = topics
             .entry((form, channel.to_owned()))
             .or_insert_with(|| (Arc::new(Topic::new(self.nodes)), 0));
@@ -72,7 +73,7 @@ impl Topics {
 
     /// Leaves the listeners of a channel; `act` runs if that was the last one.
     pub(crate) fn leave(&self, form: ChannelForm, channel: &str, act: impl FnOnce()) {
-        let mut topics = self.topics();
+        let mut topics = self.joined.lock();
         let key = (form, channel.to_owned());
         if let Some((_, listeners)) = topics.get_mut(&key) {
             *listeners -= 1;
@@ -85,7 +86,7 @@ impl Topics {
 
     /// Runs `act` with every channel and every pattern that has listeners, before any other task can join or leave.
     pub(crate) fn resume<T>(&self, act: impl FnOnce(&BTreeMap<ChannelForm, Vec<String>>) -> T) -> T {
-        let topics = self.topics();
+        let topics = self.joined.lock();
         let mut channels = BTreeMap::<_, Vec<String>>::new();
         for (form, channel) in topics.keys() {
             channels.entry(*form).or_default().push(channel.clone());
@@ -109,7 +110,7 @@ impl Topics {
             }
             return self.waiters.call(node, WaiterCall::parse(message)?);
         }
-        if let Some((topic, _)) = self.topics().get(&(form, channel.to_owned())) {
+        if let Some((topic, _)) = self.joined.lock().get(&(form, channel.to_owned())) {
             topic.notices[node].fetch_add(1, Ordering::Relaxed);
             topic.notified.notify_waiters();
         }
@@ -118,16 +119,12 @@ impl Topics {
 
     /// Wakes every listener and waiter to look again, because messages may have been missed.
     pub(crate) fn announce_interruption(&self) {
-        for (topic, _) in self.topics().values() {
+        for (topic, _) in self.joined.lock().values() {
             topic.interruptions.fetch_add(1, Ordering::Relaxed);
             topic.notified.notify_waiters();
         }
         self.waiters.interrupt();
         self.recalls.interrupt();
-    }
-
-    fn topics(&self) -> MutexGuard<'_, Joined> {
-        self.joined.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

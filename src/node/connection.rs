@@ -1,9 +1,10 @@
 //! A live connection to a master, and the count of deadlines that the master missed.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -270,7 +271,7 @@ impl Link {
     /// - The deadline does not count if another message came after `sent`: the master is slow, and not gone.
     /// - Calls that were under way together count once: a short delay under load is not a dead connection.
     pub(crate) fn kept_silent(&self, sent: Instant) {
-        let mut silence = self.silence.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut silence = self.silence.lock();
         let came_since = |time| self.wire.last_received().is_some_and(|received| received >= time);
         let is_slow = came_since(sent);
         if is_slow || silence.last.is_some_and(came_since) {
@@ -290,7 +291,7 @@ impl Link {
 
     /// Whether the master has missed a deadline, and sent nothing since.
     pub(crate) fn is_silent(&self) -> bool {
-        let silence = self.silence.lock().unwrap_or_else(PoisonError::into_inner);
+        let silence = self.silence.lock();
         silence.last.is_some_and(|last| self.last_received() < last)
     }
 
@@ -305,7 +306,7 @@ impl Link {
 
     /// Notes that a release has no answer. The master may not be sent any other call for long, so its silence
     /// has to be checked.
-    pub(crate) fn owes_an_answer(&self) {
+    pub(crate) fn note_unanswered_release(&self) {
         self.overdue.notify_one();
     }
 
@@ -316,12 +317,12 @@ impl Link {
     /// Notes a late answer to a call that was sent at `sent`.
     pub(crate) fn took(&self, op: Op, sent: Instant) {
         self.events.answered(op, sent);
-        *self.took.lock().unwrap_or_else(PoisonError::into_inner) = Some(sent.elapsed());
+        *self.took.lock() = Some(sent.elapsed());
     }
 
     /// Round trip of the last answer that came late.
     pub(crate) fn last_took(&self) -> Option<Duration> {
-        *self.took.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.took.lock()
     }
 
     /// Status of the master.

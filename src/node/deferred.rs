@@ -8,9 +8,10 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use redis::Value;
 use tokio::sync::Notify;
 
@@ -124,7 +125,7 @@ impl Deferrals {
     }
 
     pub(super) fn add(&self, deferred: PendingRelease) {
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         if queue.closed {
             return;
         }
@@ -138,7 +139,7 @@ impl Deferrals {
 
     /// Takes in and sends no more releases.
     pub(super) fn close(&self) {
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         queue.closed = true;
         let waiting = std::mem::take(&mut queue.waiting);
         self.events.pending(queue.sent);
@@ -153,7 +154,7 @@ impl Deferrals {
 
     /// Number of pending releases, and number of settled ones.
     pub(super) fn pending(&self) -> (usize, u64) {
-        let queue = self.queue();
+        let queue = self.queue.lock();
         (queue.waiting.len() + queue.sent, queue.settled)
     }
 
@@ -167,22 +168,22 @@ impl Deferrals {
 
     /// Whether a release waits to be sent.
     pub(super) fn is_waiting(&self) -> bool {
-        !self.queue().waiting.is_empty()
+        !self.queue.lock().waiting.is_empty()
     }
 
     /// Whether a batch has no answer yet.
     pub(super) fn is_under_way(&self) -> bool {
-        self.queue().batches > 0
+        self.queue.lock().batches > 0
     }
 
     /// Whether the last answer refused a release, which is to be sent again.
     pub(super) fn is_refused(&self) -> bool {
-        self.queue().refused
+        self.queue.lock().refused
     }
 
     /// Sends the next batch, if there is one.
     pub(super) fn send(self: &Arc<Self>, link: &Arc<Link>) {
-        let Some(batch) = self.queue().take_batch() else {
+        let Some(batch) = self.queue.lock().take_batch() else {
             return;
         };
         let claims = batch.iter().map(|deferred| &deferred.claim);
@@ -201,7 +202,7 @@ impl Deferrals {
     fn answered(&self, answers: Vec<(PendingRelease, Answer)>) {
         let sent = answers.len();
         let mut settled = Vec::with_capacity(sent);
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         queue.batches -= 1;
         queue.sent -= sent;
         queue.refused = false;
@@ -227,10 +228,6 @@ impl Deferrals {
         }
         self.settled.notify_waiters();
         self.news.notify_one();
-    }
-
-    fn queue(&self) -> MutexGuard<'_, ReleaseQueue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -295,7 +292,7 @@ impl Late for Batch {
             let reply = ReplyTo::left_to(Arc::clone(&self) as _, 0);
             return self.link.call(&self.request, By::Source, reply);
         }
-        let releases = std::mem::take(&mut *self.releases.lock().unwrap_or_else(PoisonError::into_inner));
+        let releases = std::mem::take(&mut *self.releases.lock());
         // The answer of a batch contains the errors of its releases.
         let answers = apart(releases, answer);
         for (_, answer) in &answers {

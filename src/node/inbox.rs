@@ -8,12 +8,12 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use redis::Value;
 
-use crate::node::sync::{Mutex, MutexGuard};
+use crate::node::sync::Mutex;
 use crate::protocol::fault::Fault;
 
 /// A master's answer to a call, or the fault that prevented it.
@@ -27,17 +27,14 @@ pub(crate) trait Late: fmt::Debug + Send + Sync {
 
 /// Asker's side. Once dropped, it takes in no answers.
 #[derive(Debug)]
-pub(crate) struct Inbox(Arc<InboxState>);
+pub(crate) struct Inbox(Arc<Mutex<InboxEntries>>);
 
 /// Way back for one answer. If dropped, it reports that the connection has ended.
 #[derive(Debug)]
 pub(crate) struct ReplyTo {
-    shared: Option<Arc<InboxState>>,
+    shared: Option<Arc<Mutex<InboxEntries>>>,
     node: usize,
 }
-
-#[derive(Debug)]
-struct InboxState(Mutex<InboxEntries>);
 
 #[derive(Debug)]
 struct InboxEntries {
@@ -69,7 +66,7 @@ impl Inbox {
     /// Makes an inbox for the answers of `nodes` masters to a script; `is_assent` recognises assents among
     /// them. No answer is expected yet.
     pub(crate) fn new(nodes: usize, is_assent: fn(&Value) -> bool) -> Self {
-        Self(Arc::new(InboxState(Mutex::new(InboxEntries {
+        Self(Arc::new(Mutex::new(InboxEntries {
             entries: (0..nodes).map(|_| InboxEntry::Closed).collect(),
             awaited: 0,
             here: 0,
@@ -78,7 +75,7 @@ impl Inbox {
             wake_after: 1,
             asker: None,
             late: None,
-        }))))
+        })))
     }
 
     /// Makes an inbox for one answer.
@@ -90,7 +87,7 @@ impl Inbox {
 
     /// Expects the answer of one master, from which none is expected now. Returns the way back.
     pub(crate) fn expect(&self, node: usize) -> ReplyTo {
-        let mut state = self.0.state();
+        let mut state = self.0.lock();
         state.entries[node] = InboxEntry::Awaited;
         state.awaited += 1;
         ReplyTo {
@@ -101,12 +98,12 @@ impl Inbox {
 
     /// Sets the number of assents that wakes the asker; fewer do not.
     pub(crate) fn wake_after(&self, assents: usize) {
-        self.0.state().wake_after = assents;
+        self.0.lock().wake_after = assents;
     }
 
     /// Takes the next answer, with its master.
     pub(crate) fn poll_take(&self, cx: &Context<'_>) -> Poll<(usize, Answer)> {
-        let mut state = self.0.state();
+        let mut state = self.0.lock();
         if state.here > 0 {
             for node in 0..state.entries.len() {
                 if let InboxEntry::Here(..) = state.entries[node]
@@ -132,7 +129,7 @@ impl Inbox {
     /// Answers in place of every master that has not answered yet, and returns these masters. Their own
     /// answers go to `late`.
     pub(crate) fn give_up(&self, late: Arc<dyn Late>, fault: impl Fn(usize) -> Fault) -> Vec<usize> {
-        let mut state = self.0.state();
+        let mut state = self.0.lock();
         state.late = Some(late);
         let mut silent = Vec::new();
         for (node, entry) in state.entries.iter_mut().enumerate() {
@@ -154,7 +151,7 @@ impl Inbox {
 
 impl Drop for Inbox {
     fn drop(&mut self) {
-        let mut state = self.0.state();
+        let mut state = self.0.lock();
         state.asker = None;
         for entry in &mut state.entries {
             *entry = InboxEntry::Closed;
@@ -170,7 +167,7 @@ impl ReplyTo {
     /// Makes a way back for an answer that has no asker.
     pub(crate) fn left_to(late: Arc<dyn Late>, node: usize) -> Self {
         let inbox = Inbox::new(node + 1, |_| false);
-        inbox.0.state().late = Some(late);
+        inbox.0.lock().late = Some(late);
         Self {
             shared: Some(Arc::clone(&inbox.0)),
             node,
@@ -182,7 +179,7 @@ impl ReplyTo {
             return;
         };
         let asker = {
-            let mut state = shared.state();
+            let mut state = shared.lock();
             let InboxEntry::Awaited = state.entries[self.node] else {
                 let late = state.late.clone();
                 drop(state);
@@ -216,12 +213,6 @@ impl Drop for ReplyTo {
     }
 }
 
-impl InboxState {
-    fn state(&self) -> MutexGuard<'_, InboxEntries> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -243,7 +234,7 @@ mod tests {
 
     impl Late for Listener {
         fn answered(self: Arc<Self>, node: usize, answer: Answer) {
-            self.0.lock().expect("not poisoned").push((node, answer));
+            self.0.lock().push((node, answer));
         }
     }
 
@@ -291,10 +282,7 @@ mod tests {
             [1]
         );
         late.give(Ok(Value::Int(1)));
-        assert_eq!(
-            *listener.0.lock().expect("not poisoned"),
-            [(1, Ok(Value::Int(1)))]
-        );
+        assert_eq!(*listener.0.lock(), [(1, Ok(Value::Int(1)))]);
         assert_eq!(inbox.poll_take(&cx), Poll::Ready((0, Ok(Value::Int(1)))));
         assert_eq!(inbox.poll_take(&cx), Poll::Ready((1, Err(silence))));
         assert!(inbox.poll_take(&cx).is_pending());

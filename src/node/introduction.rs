@@ -35,7 +35,7 @@ impl Keeper {
     ) -> Result<Memory, NodeError> {
         let (membership, node, peer) = (&self.context.membership, self.slot.node(), &connection.peer);
         let run = peer.identity.run();
-        membership.record_set(node, peer.record.as_ref().map(|record| record.set));
+        membership.note_set(node, peer.record.as_ref().map(|record| record.set));
         membership.check()?;
         // If the memory is no older than the time since the last missed grant, another client has had it count from after
         // that. The time is until the question for the age, because the question travels for as long as that for the grant.
@@ -68,7 +68,7 @@ impl Keeper {
             let error = format!("unexpected answer to introduce: {answer:?}");
             return Err(NodeError::Unavailable(error));
         };
-        membership.record_set(node, Some(record.set));
+        membership.note_set(node, Some(record.set));
         membership.check()?;
         Ok(Memory {
             // A server that hides its run may be a new run each time.

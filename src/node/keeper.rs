@@ -74,7 +74,7 @@ impl ConnectDelays {
     /// Delay after this error. An error that may pass by itself can do so at any moment, as that of a second address does
     /// where servers exchange theirs. Any other one lasts until a configuration is corrected, and many clients have it.
     fn after(&mut self, error: &NodeError) -> Duration {
-        if error.passes() {
+        if error.is_transient() {
             self.short.next().unwrap_or(LONGEST_DELAY)
         } else {
             self.long.next().unwrap_or(LONGEST_SLOW_DELAY)

@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroU64;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
+
+use parking_lot::Mutex;
 
 use crate::protocol::field::FieldMessage;
 
@@ -67,7 +69,7 @@ impl Recalls {
 
     /// Enters the field of an attempt that is about to be sent.
     pub(crate) fn enter(self: &Arc<Self>, number: u64) -> KnownField {
-        self.fields().insert(number, Recalled::Attempt(None));
+        self.fields.lock().insert(number, Recalled::Attempt(None));
         KnownField {
             recalls: Arc::clone(self),
             number,
@@ -82,7 +84,7 @@ impl Recalls {
             FieldMessage::Forced { .. } => Some(NonZeroU64::MIN),
             FieldMessage::Try { .. } => None,
         };
-        let grant = match (self.fields().get_mut(&message.number()), ticket) {
+        let grant = match (self.fields.lock().get_mut(&message.number()), ticket) {
             (Some(Recalled::Grant(grant)), _) => grant.upgrade(),
             (Some(Recalled::Attempt(first)), Some(ticket)) => {
                 *first = Some(first.map_or(ticket, |first| first.min(ticket)));
@@ -114,7 +116,7 @@ impl Recalls {
     /// missed would ask again only after some seconds.
     pub(super) fn interrupt(&self) {
         let grants: Vec<_> = {
-            let fields = self.fields();
+            let fields = self.fields.lock();
             let known = fields.iter().filter_map(|(number, recalled)| match recalled {
                 Recalled::Grant(grant) => Some((*number, grant.upgrade()?)),
                 Recalled::Attempt(_) => None,
@@ -125,10 +127,6 @@ impl Recalls {
             grant.missed_recalls();
             self.end_idle(&*grant, number, IdleEnd::Missed);
         }
-    }
-
-    fn fields(&self) -> MutexGuard<'_, BTreeMap<u64, Recalled>> {
-        self.fields.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -143,7 +141,7 @@ impl fmt::Debug for Recalls {
 impl KnownField {
     /// Leads later recalls to the grant of the field. Returns the smallest ticket of the earlier ones.
     pub(crate) fn granted(&self, grant: Weak<dyn Recallable>) -> Option<NonZeroU64> {
-        let mut fields = self.recalls.fields();
+        let mut fields = self.recalls.fields.lock();
         let recalled = fields.get_mut(&self.number)?;
         match std::mem::replace(recalled, Recalled::Grant(grant)) {
             Recalled::Attempt(first) => first,
@@ -154,7 +152,7 @@ impl KnownField {
 
 impl Drop for KnownField {
     fn drop(&mut self) {
-        self.recalls.fields().remove(&self.number);
+        self.recalls.fields.lock().remove(&self.number);
     }
 }
 
@@ -167,15 +165,15 @@ mod tests {
 
     impl Recallable for Seen {
         fn recalled(&self, ticket: NonZeroU64) {
-            self.0.lock().expect("not poisoned").push(ticket.get());
+            self.0.lock().push(ticket.get());
         }
 
         fn missed_recalls(&self) {
-            self.0.lock().expect("not poisoned").push(0);
+            self.0.lock().push(0);
         }
 
         fn is_idle(&self) -> bool {
-            self.0.lock().expect("not poisoned").len() > 2
+            self.0.lock().len() > 2
         }
     }
 
@@ -188,7 +186,7 @@ mod tests {
         let recalls = Arc::<Recalls>::default();
         let idle = Arc::<Mutex<Vec<IdleEnd>>>::default();
         let seen_idle = Arc::clone(&idle);
-        recalls.on_idle(move |_, end| seen_idle.lock().expect("not poisoned").push(end));
+        recalls.on_idle(move |_, end| seen_idle.lock().push(end));
         let field = recalls.enter(7);
         for message in ["!7 30 a", "!7 20 a", "!7 25 a", "!8 1 a", "?7 1 a"] {
             take_in(&recalls, message);
@@ -199,15 +197,15 @@ mod tests {
         assert_eq!(first.map(NonZeroU64::get), Some(20));
         take_in(&recalls, "!7 10 a");
         take_in(&recalls, "x7 a");
-        assert!(idle.lock().expect("not poisoned").is_empty(), "it is held");
+        assert!(idle.lock().is_empty(), "it is held");
         take_in(&recalls, "!7 11 a");
         take_in(&recalls, "x7 a");
         recalls.interrupt();
         let ends = [IdleEnd::Recalled, IdleEnd::Forced, IdleEnd::Missed];
-        assert_eq!(*idle.lock().expect("not poisoned"), ends);
+        assert_eq!(*idle.lock(), ends);
         drop(field);
         take_in(&recalls, "!7 5 a");
-        assert_eq!(*seen.0.lock().expect("not poisoned"), [10, 1, 11, 1, 0]);
-        assert!(recalls.fields().is_empty());
+        assert_eq!(*seen.0.lock(), [10, 1, 11, 1, 0]);
+        assert!(recalls.fields.lock().is_empty());
     }
 }

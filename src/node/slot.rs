@@ -1,10 +1,11 @@
 //! One master of the pool: the connection in use, if there is one, and the pending releases. A caller never
 //! waits for the connection.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 
@@ -18,7 +19,7 @@ use crate::protocol::fault::Fault;
 use crate::time::clock::Clock;
 
 /// Most stale waiters that are stored to be taken out of a queue. The tickets of any others run out.
-const STRAYS: usize = 1024;
+const MOST_STALE: usize = 1024;
 
 /// Interval at which a closing pool checks whether a connection still waits for answers.
 const LOOK: Duration = Duration::from_millis(5);
@@ -52,7 +53,7 @@ struct StaleWaiters {
 
 impl StaleWaiters {
     fn keep(&mut self, stale: StaleWaiter) {
-        if self.waiting.len() < STRAYS && !self.waiting.contains(&stale) {
+        if self.waiting.len() < MOST_STALE && !self.waiting.contains(&stale) {
             self.waiting.push(stale);
         }
     }
@@ -95,7 +96,7 @@ impl Slot {
 
     /// Connection in use, or the fault that prevents it.
     pub(crate) fn link(&self) -> Result<Arc<Link>, Fault> {
-        self.link.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.link.lock().clone()
     }
 
     /// Stops all sending; called once the keeper has been stopped.
@@ -158,13 +159,13 @@ impl Slot {
     /// Stores a waiter that has left a queue, for a report to the master: a call of the master came too late,
     /// or the waiter could not be reported before.
     pub(crate) fn stale(&self, stale: StaleWaiter) {
-        self.stale_waiters().keep(stale);
+        self.stale_waiters.lock().keep(stale);
         self.went_stale.notify_one();
     }
 
     /// Stores a waiter after a failed report, for another report after a pause.
     pub(super) fn stale_again(&self, stale: StaleWaiter) {
-        let mut stale_waiters = self.stale_waiters();
+        let mut stale_waiters = self.stale_waiters.lock();
         stale_waiters.keep(stale);
         stale_waiters.again = true;
         drop(stale_waiters);
@@ -178,20 +179,16 @@ impl Slot {
 
     /// Whether a report is to be repeated after a pause. Resets the flag.
     pub(super) fn take_again(&self) -> bool {
-        std::mem::take(&mut self.stale_waiters().again)
+        std::mem::take(&mut self.stale_waiters.lock().again)
     }
 
     /// Takes the waiters that are to be reported.
     pub(super) fn take_stale_waiters(&self) -> Vec<StaleWaiter> {
-        std::mem::take(&mut self.stale_waiters().waiting)
-    }
-
-    fn stale_waiters(&self) -> MutexGuard<'_, StaleWaiters> {
-        self.stale_waiters.lock().unwrap_or_else(PoisonError::into_inner)
+        std::mem::take(&mut self.stale_waiters.lock().waiting)
     }
 
     pub(super) fn up(&self, link: Arc<Link>) {
-        *self.link.lock().unwrap_or_else(PoisonError::into_inner) = Ok(link);
+        *self.link.lock() = Ok(link);
         self.status.send_replace(Reached::Up);
         self.events.connected();
     }
@@ -204,12 +201,12 @@ impl Slot {
     /// Ends the connection. Returns whether the reason is another one than before.
     fn gone(&self, error: &NodeError) -> bool {
         let reason: Arc<str> = error.to_string().into();
-        let fault = if error.passes() {
+        let fault = if error.is_transient() {
             Fault::NotSent(reason)
         } else {
             Fault::Unfit(reason)
         };
-        *self.link.lock().unwrap_or_else(PoisonError::into_inner) = Err(fault);
+        *self.link.lock() = Err(fault);
         let is_new = match &*self.status.borrow() {
             Reached::Down(before) => before != error,
             _ => true,

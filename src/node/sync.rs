@@ -2,4 +2,5 @@
 //! so that `tests/loom` can replace them.
 
 pub(crate) use std::sync::atomic::AtomicUsize;
-pub(crate) use std::sync::{Mutex, MutexGuard};
+
+pub(crate) use parking_lot::{Mutex, MutexGuard};

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
@@ -114,17 +115,17 @@ impl Waiters {
             absence: Mutex::default(),
             deadlines: Arc::clone(&self.deadlines),
         });
-        self.waiting().insert(number, Arc::clone(&calls));
+        self.waiting.lock().insert(number, Arc::clone(&calls));
         calls
     }
 
     pub(crate) fn remove(&self, number: u64) {
-        self.waiting().remove(&number);
+        self.waiting.lock().remove(&number);
     }
 
     /// Takes in a call from a master. Returns the waiter that it calls, if the waiter has ended.
     pub(crate) fn call(&self, node: usize, call: WaiterCall<'_>) -> Option<StaleWaiter> {
-        let Some(calls) = self.waiting().get(&call.number).cloned() else {
+        let Some(calls) = self.waiting.lock().get(&call.number).cloned() else {
             return Some(StaleWaiter {
                 number: call.number,
                 kind: call.kind,
@@ -152,7 +153,7 @@ impl Waiters {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.waiting().len()
+        self.waiting.lock().len()
     }
 
     /// Resolves with a waiter if its task was not polled in time.
@@ -163,7 +164,7 @@ impl Waiters {
     pub(crate) async fn absent(&self) -> Arc<Calls> {
         let PollDeadlines { waiters, changed } = &*self.deadlines;
         loop {
-            let next = lock(waiters).first_key_value().map(|(entry, _)| *entry);
+            let next = waiters.lock().first_key_value().map(|(entry, _)| *entry);
             let Some(entry) = next else {
                 changed.notified().await;
                 continue;
@@ -173,7 +174,7 @@ impl Waiters {
                 () = sleep_until(entry.0) => {}
                 () = changed.notified() => continue,
             }
-            let calls = lock(waiters).remove(&entry);
+            let calls = waiters.lock().remove(&entry);
             if let Some(calls) = calls.and_then(|calls| calls.upgrade())
                 && calls.is_absent()
             {
@@ -184,11 +185,7 @@ impl Waiters {
 
     /// Makes every waiter ask, because calls may have been missed.
     pub(crate) fn interrupt(&self) {
-        self.waiting().values().for_each(|calls| calls.interrupt());
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Calls>>> {
-        lock(&self.waiting)
+        self.waiting.lock().values().for_each(|calls| calls.interrupt());
     }
 }
 
@@ -210,14 +207,14 @@ impl Calls {
     }
 
     fn called_for(&self, name: &str) {
-        let mut names = lock(&self.names);
+        let mut names = self.names.lock();
         if !names.iter().any(|other| **other == *name) {
             names.push(name.into());
         }
     }
 
     fn note_seat(&self, node: usize, seat: u8) {
-        let mut seats = lock(&self.seats);
+        let mut seats = self.seats.lock();
         seats.resize(self.counts.len(), 0);
         seats[node] = seat;
     }
@@ -225,7 +222,7 @@ impl Calls {
     /// Takes the seat that most masters have named since the last time. Of several, that of the first master: no other
     /// waiter has the same from it.
     pub(crate) fn take_seat(&self) -> Option<u8> {
-        let seats = std::mem::take(&mut *lock(&self.seats));
+        let seats = std::mem::take(&mut *self.seats.lock());
         most_frequent(&seats).map(|(seat, _)| seat)
     }
 
@@ -233,7 +230,7 @@ impl Calls {
     /// that see two releases in different orders name different seats to a waiter, and two waiters that ask for the same seat
     /// lose a round.
     pub(crate) fn seats_differ(&self, needed: usize) -> bool {
-        let seats = lock(&self.seats);
+        let seats = self.seats.lock();
         let named = seats.iter().filter(|seat| **seat > 0).count();
         named < seats.len() && most_frequent(&seats).is_some_and(|(_, times)| times < named.min(needed))
     }
@@ -251,18 +248,18 @@ impl Calls {
     }
 
     fn ask_at(&self, at: Instant) {
-        let mut alarm = lock(&self.alarm);
+        let mut alarm = self.alarm.lock();
         *alarm = Some(alarm.map_or(at, |before| before.min(at)));
     }
 
     /// Time at which the waiter is to ask, if a master set one.
     pub(crate) fn alarm(&self) -> Option<Instant> {
-        *lock(&self.alarm)
+        *self.alarm.lock()
     }
 
     /// Calls by now. The waiter is about to ask, so the time of an earlier message no longer matters.
     pub(crate) fn snapshot(&self) -> CallCounts {
-        *lock(&self.alarm) = None;
+        *self.alarm.lock() = None;
         let calls = self.counts.iter();
         CallCounts {
             calls: calls.map(|count| count.load(Ordering::Relaxed)).collect(),
@@ -282,7 +279,7 @@ impl Calls {
 
     /// Takes the names of the calls since the last time.
     pub(crate) fn take_names(&self) -> Vec<Box<str>> {
-        std::mem::take(&mut *lock(&self.names))
+        std::mem::take(&mut *self.names.lock())
     }
 
     /// Resolves at the next call after it is enabled.
@@ -298,7 +295,7 @@ impl Calls {
         wakes_by: Option<Instant>,
         handler: impl Fn(&Arc<Self>) + Send + Sync + 'static,
     ) {
-        let mut absence = lock(&self.absence);
+        let mut absence = self.absence.lock();
         if absence.handler.is_none() && !self.is_over() {
             absence.allowed = Some(allowed);
             absence.handler = Some(Arc::new(handler));
@@ -309,8 +306,8 @@ impl Calls {
     }
 
     /// Whether there is a handler for the waiter's absence.
-    pub(crate) fn minds_absence(&self) -> bool {
-        lock(&self.absence).handler.is_some()
+    pub(crate) fn watches_absence(&self) -> bool {
+        self.absence.lock().handler.is_some()
     }
 
     /// Notes that the waiter's task is woken.
@@ -320,7 +317,7 @@ impl Calls {
 
     /// Notes that the waiter's task is polled, and wakes at a time, or earlier if masters call it.
     pub(crate) fn rests_until(self: &Arc<Self>, at: Instant) {
-        let mut absence = lock(&self.absence);
+        let mut absence = self.absence.lock();
         absence.polled();
         let at = self.alarm().map_or(at, |alarm| alarm.min(at));
         self.set_deadline(&mut absence, at);
@@ -328,7 +325,7 @@ impl Calls {
 
     /// Notes that the waiter's task is polled, and asks a question that is answered at a time at the latest.
     pub(crate) fn asks_until(self: &Arc<Self>, at: Instant) {
-        let mut absence = lock(&self.absence);
+        let mut absence = self.absence.lock();
         absence.polled();
         absence.answers_by = Some(at);
         self.set_deadline(&mut absence, at);
@@ -336,7 +333,7 @@ impl Calls {
 
     /// Notes that the waiter's task is woken at a time, or earlier if that is known already.
     pub(crate) fn wakes_by(self: &Arc<Self>, at: Instant) {
-        let mut absence = lock(&self.absence);
+        let mut absence = self.absence.lock();
         let at = absence.answers_by.map_or(at, |answers_by| answers_by.max(at));
         self.set_deadline(&mut absence, at);
     }
@@ -355,7 +352,7 @@ impl Calls {
         if absence.next_check.is_some_and(|before| before <= at) {
             return;
         }
-        let mut waiters = lock(&self.deadlines.waiters);
+        let mut waiters = self.deadlines.waiters.lock();
         if let Some(before) = absence.next_check.replace(at) {
             waiters.remove(&(before, self.number));
         }
@@ -370,7 +367,7 @@ impl Calls {
 
     /// Whether the waiter's task was not polled in time. If it still has time, it is checked again.
     fn is_absent(self: &Arc<Self>) -> bool {
-        let mut absence = lock(&self.absence);
+        let mut absence = self.absence.lock();
         absence.next_check = None;
         match absence.until {
             Some(until) if until > Instant::now() => {
@@ -383,12 +380,12 @@ impl Calls {
 
     /// Notes that the waiter's task was polled, and that nothing depends on it.
     pub(crate) fn present(&self) {
-        lock(&self.absence).polled();
+        self.absence.lock().polled();
     }
 
     /// Runs the handler that gives up the waiter's turn, because its task was not polled in time.
     pub(crate) fn handle_absence(self: &Arc<Self>) {
-        let mut absence = lock(&self.absence);
+        let mut absence = self.absence.lock();
         absence.polled();
         let handler = absence.handler.clone();
         // The handler takes locks of its own.
@@ -412,9 +409,9 @@ impl Calls {
     pub(crate) fn end(&self) -> NodeSet {
         self.is_over.store(true, Ordering::SeqCst);
         // The handler owns data of waiters, so it is dropped without the lock.
-        let absence = std::mem::take(&mut *lock(&self.absence));
+        let absence = std::mem::take(&mut *self.absence.lock());
         if let Some(at) = absence.next_check {
-            lock(&self.deadlines.waiters).remove(&(at, self.number));
+            self.deadlines.waiters.lock().remove(&(at, self.number));
         }
         drop(absence);
         self.take_places()
@@ -471,10 +468,6 @@ fn most_frequent(seats: &[u8]) -> Option<(u8, usize)> {
     named
         .map(|seat| (*seat, times(*seat)))
         .max_by_key(|(_, times)| *times)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -21,12 +21,13 @@ use crate::values::names::Names;
 use crate::values::token::{Block, FencingToken};
 
 macro_rules! script {
-    ($constant:ident, $op:ident, $name:literal $(, behind $shared:literal)*) => {
+    ($constant:ident, $op:ident, $file:literal $(, behind $shared:literal)*) => {
         static $constant: Script = Script::new(
             Op::$op,
+            $file,
             concat!(
                 $(include_str!(concat!("../../lua/", $shared, ".lua")), "\n",)*
-                include_str!(concat!("../../lua/", $name, ".lua"))
+                include_str!(concat!("../../lua/", $file, ".lua"))
             ),
             || redis::Script::new($constant.source).get_hash().to_owned(),
         );

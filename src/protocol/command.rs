@@ -8,23 +8,26 @@ use crate::events::{Op, Word};
 use crate::protocol::keys::Key;
 use crate::values::names::Names;
 
-/// One Lua file.
+/// One Lua script.
 pub(crate) struct Script {
     pub(crate) op: Op,
+    /// Name of its own file; those with what it shares with others stand in front of it.
+    file: &'static str,
     pub(crate) source: &'static str,
     sha: LazyLock<String>,
 }
 
 impl Script {
-    pub(crate) const fn new(op: Op, source: &'static str, sha: fn() -> String) -> Self {
+    pub(crate) const fn new(op: Op, file: &'static str, source: &'static str, sha: fn() -> String) -> Self {
         Self {
             op,
+            file,
             source,
             sha: LazyLock::new(sha),
         }
     }
 
-    /// Name of the script's file.
+    /// Name of its operation. Several scripts may have the same.
     pub(crate) fn name(&self) -> &'static str {
         self.op.word()
     }
@@ -44,7 +47,7 @@ impl Script {
 
 impl fmt::Debug for Script {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        f.write_str(self.file)
     }
 }
 
@@ -219,7 +222,7 @@ fn words(packed: &[u8]) -> Vec<Vec<u8>> {
 mod tests {
     use super::*;
 
-    static SCRIPT: Script = Script::new(Op::Inspect, "return 1", || "digest".into());
+    static SCRIPT: Script = Script::new(Op::Inspect, "inspect", "return 1", || "digest".into());
 
     fn texts(packed: &[u8]) -> Vec<String> {
         let texts = words(packed).into_iter().map(String::from_utf8);

@@ -285,9 +285,12 @@ mod tests {
 
     #[test]
     fn a_line_of_a_script_that_is_denied_is_named_by_its_commands() {
-        let script = Script::new(crate::events::Op::Inspect, "--\n--\ncall('hset', 1)", || {
-            "digest".into()
-        });
+        let script = Script::new(
+            crate::events::Op::Inspect,
+            "list",
+            "--\n--\ncall('hset', 1)",
+            || "digest".into(),
+        );
         let detailed = |detail| {
             Fault::from_server("ERR", detail)
                 .inside(&script)
@@ -296,9 +299,9 @@ mod tests {
         };
         let of_redis_7 =
             "The user executing the script can't run this command script: 66, on @user_script:3.";
-        assert!(detailed(of_redis_7).ends_with("on @user_script:3. (hset in inspect)"));
+        assert!(detailed(of_redis_7).ends_with("on @user_script:3. (hset in list)"));
         let of_redis_6 = "Error running script (call to f_ab): @user_script: 3: -NOPERM The user executing";
-        assert!(detailed(of_redis_6).ends_with("(hset in inspect)"));
+        assert!(detailed(of_redis_6).ends_with("(hset in list)"));
         let without = "ACL failure in script: User app has no permissions";
         assert!(detailed(without).ends_with("no permissions"));
     }

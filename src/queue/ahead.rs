@@ -1,8 +1,10 @@
 //! State of the task in front of a line, for the tasks behind it.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::error::LockError;
 use crate::values::votes::Vote;
@@ -40,17 +42,14 @@ impl<A: Clone> Ahead<A> {
     }
 
     pub(super) fn set(&self, in_front: Option<InFront<A>>) {
-        let before = std::mem::replace(
-            &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner),
-            in_front,
-        );
+        let before = std::mem::replace(&mut *self.0.lock(), in_front);
         // The old value may be large, so it is dropped outside of the mutex.
         drop(before);
     }
 
     /// Task in front, while it asks for the first time.
     pub(super) fn asks(&self) -> Option<A> {
-        match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+        match &*self.0.lock() {
             Some(InFront::Asks(first)) => Some(first.clone()),
             _ => None,
         }
@@ -58,7 +57,7 @@ impl<A: Clone> Ahead<A> {
 
     /// Notes that the task that asked for the first time is no longer in front.
     pub(super) fn end_asking(&self) {
-        let mut in_front = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut in_front = self.0.lock();
         let asking = in_front.take_if(|in_front| matches!(in_front, InFront::Asks(_)));
         drop(in_front);
         // The old value may be large, so it is dropped outside of the mutex.
@@ -66,6 +65,6 @@ impl<A: Clone> Ahead<A> {
     }
 
     pub(super) fn get(&self) -> Option<InFront<A>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock().clone()
     }
 }

@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
 use super::ahead::{Ahead, Holding, InFront};
 use crate::error::LockError;
-use crate::node::sync::{Mutex, MutexGuard};
+use crate::node::sync::Mutex;
 use crate::node::waiters::Calls;
 use crate::protocol::caption::Caption;
 use crate::protocol::kind::HoldKind;
@@ -202,7 +202,7 @@ impl<T> Lines<T> {
         next_in_line: NextInLine,
         mailbox: &Arc<Mailbox<T>>,
     ) -> Joined<T> {
-        let mut lines = self.lines();
+        let mut lines = self.lines.lock();
         let at = |line: &Arc<Line<T>>| LineRef {
             lines: Arc::clone(self),
             line: Arc::clone(line),
@@ -225,7 +225,7 @@ impl<T> Lines<T> {
             return Joined::Concurrent;
         }
         let (notice, noticed) = oneshot::channel();
-        let mut behind = line.behind();
+        let mut behind = line.behind.lock();
         let last = behind.last_key_value().map_or(0, |((ticket, _), _)| *ticket);
         let order = (next_in_line.ticket.unwrap_or(last), entry.calls.number);
         let new = Queued {
@@ -256,7 +256,7 @@ impl<T> Lines<T> {
     /// Notes that a task that asks at the same time as the front of its line was refused, so that later tasks
     /// wait behind the front.
     pub(crate) fn refused(&self, options: &LineOptions) {
-        if let Some(LineByOptions(line)) = self.lines().get(options) {
+        if let Some(LineByOptions(line)) = self.lines.lock().get(options) {
             line.is_shut.store(true, Ordering::Relaxed);
         }
     }
@@ -264,22 +264,15 @@ impl<T> Lines<T> {
     /// State of the task in front of the tasks with the same names and options.
     pub(crate) fn in_front(&self, options: &LineOptions) -> Option<InFront<Asks<T>>> {
         let line = self
-            .lines()
+            .lines
+            .lock()
             .get(options)
             .map(|LineByOptions(line)| Arc::clone(line));
         line.and_then(|line| line.ahead.get())
     }
-
-    fn lines(&self) -> MutexGuard<'_, HashSet<LineByOptions<T>>> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-impl<T> Line<T> {
-    fn behind(&self) -> MutexGuard<'_, QueuedByOrder<T>> {
-        self.behind.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+impl<T> Line<T> {}
 
 impl<T> LineRef<T> {
     /// Notes that the task with the turn holds.
@@ -290,7 +283,7 @@ impl<T> LineRef<T> {
     /// Next task, to join the queues with the release of these names. The task must want the same names, and have a
     /// ticket for their queues.
     pub(crate) fn next(&self, names: &Names) -> Option<QueueEntry> {
-        let behind = self.line.behind();
+        let behind = self.line.behind.lock();
         let (_, next) = behind.first_key_value()?;
         let is_carried = next.next_in_line.ticket.is_some() && self.line.options.names == *names;
         is_carried.then(|| next.entry.clone())
@@ -298,7 +291,7 @@ impl<T> LineRef<T> {
 
     /// Whether a task waits behind the one with the turn, apart from calls that do not wait for a holder.
     pub(crate) fn has_waiters(&self) -> bool {
-        let behind = self.line.behind();
+        let behind = self.line.behind.lock();
         behind
             .first_key_value()
             .is_some_and(|((ticket, _), _)| *ticket < LAST)
@@ -307,24 +300,24 @@ impl<T> LineRef<T> {
     /// Runs `act` if no task stands behind the one with the turn, and before another one does. Returns whether `act` ran
     /// and returned true.
     pub(crate) fn if_empty(&self, act: impl FnOnce() -> bool) -> bool {
-        let behind = self.line.behind();
+        let behind = self.line.behind.lock();
         behind.is_empty() && act()
     }
 
-    /// Gives the next task a hold that `pass` makes for it; the task then needs no turn. Returns whether
+    /// Gives the next task a hold that `make` makes for it; the task then needs no turn. Returns whether
     /// there was a task, and a hold for it.
-    pub(crate) fn pass(&self, pass: impl FnOnce(&LineOptions, &NextInLine) -> Option<T>) -> bool {
+    pub(crate) fn hand_on(&self, make: impl FnOnce(&LineOptions, &NextInLine) -> Option<T>) -> bool {
         // No task withdraws from the line while it is locked, so the next one still listens.
-        let mut behind = self.line.behind();
-        let passed = behind
+        let mut behind = self.line.behind.lock();
+        let hold = behind
             .first_key_value()
-            .and_then(|(_, next)| pass(&self.line.options, &next.next_in_line));
-        let Some(passed) = passed else {
+            .and_then(|(_, next)| make(&self.line.options, &next.next_in_line));
+        let Some(hold) = hold else {
             return false;
         };
         let refused = behind
             .pop_first()
-            .map(|(_, next)| next.deliver(Delivery::Hold(passed)));
+            .map(|(_, next)| next.deliver(Delivery::Hold(hold)));
         // The drop takes other mutexes.
         drop(behind);
         drop(refused);
@@ -356,29 +349,25 @@ impl<T> Mailbox<T> {
     }
 
     pub(crate) fn put(&self, delivery: Delivery<T>) {
-        *self.contents() = Some(delivery);
+        *self.0.lock() = Some(delivery);
     }
 
     /// Takes the turn or hold out.
     pub(crate) fn take(&self) -> Option<Delivery<T>> {
-        self.contents().take()
+        self.0.lock().take()
     }
 
     /// Whether the turn is in the mailbox.
     pub(crate) fn has_turn(&self) -> bool {
-        matches!(*self.contents(), Some(Delivery::Turn(_)))
+        matches!(*self.0.lock(), Some(Delivery::Turn(_)))
     }
 
     /// Notes that the task with the turn was refused. Later tasks then wait behind it, and see the reason.
     pub(crate) fn refused(&self, why: &Arc<LockError>) {
-        if let Some(Delivery::Turn(turn)) = &*self.contents() {
+        if let Some(Delivery::Turn(turn)) = &*self.0.lock() {
             turn.0.line.is_shut.store(true, Ordering::Relaxed);
             turn.0.line.ahead.set(Some(InFront::Refused(Arc::clone(why))));
         }
-    }
-
-    fn contents(&self) -> MutexGuard<'_, Option<Delivery<T>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -419,7 +408,7 @@ impl<T> LinePosition<T> {
         if self.is_served {
             return None;
         }
-        let removed = self.at.line.behind().remove(&self.order);
+        let removed = self.at.line.behind.lock().remove(&self.order);
         // The drop takes other mutexes. Something was delivered to a task that is no longer in the line,
         // under the same mutex.
         drop(removed);
@@ -430,7 +419,7 @@ impl<T> LinePosition<T> {
 impl<T> TicketEntry<T> {
     /// Sets the ticket when it has been drawn. The waiter keeps its place in the line.
     pub(crate) fn set(&self, ticket: u64) {
-        if let Some(queued) = self.at.line.behind().get_mut(&self.order) {
+        if let Some(queued) = self.at.line.behind.lock().get_mut(&self.order) {
             queued.entry.waiter.ticket = ticket;
             queued.next_in_line.ticket = Some(ticket);
         }
@@ -446,10 +435,10 @@ impl<T> Turn<T> {
     /// and the others ask at the same time.
     pub(crate) fn open(self) {
         let LineRef { lines, line } = self.0.clone();
-        let lines = lines.lines();
+        let lines = lines.lines.lock();
         line.is_shut.store(false, Ordering::Relaxed);
         line.ahead.set(None);
-        let mut behind = line.behind();
+        let mut behind = line.behind.lock();
         let next = behind.pop_first();
         let others = std::mem::take(&mut *behind).into_values();
         let refused: Vec<_> = others.map(|other| other.deliver(Delivery::Concurrent)).collect();
@@ -467,9 +456,9 @@ impl<T> Drop for Turn<T> {
     /// Gives the turn to the next task in the line, or ends the line.
     fn drop(&mut self) {
         let LineRef { lines: all, line } = &self.0;
-        let mut lines = all.lines();
+        let mut lines = all.lines.lock();
         line.ahead.end_asking();
-        let mut behind = line.behind();
+        let mut behind = line.behind.lock();
         let (refused, ended) = match behind.pop_first() {
             Some((_, next)) => (next.deliver(Delivery::Turn(Turn(self.0.clone()))), None),
             None => (None, lines.take(&line.options)),

@@ -12,9 +12,9 @@ use crate::round::pool::Pool;
 use crate::round::{NoScriptFallback, Round, Trust};
 use crate::values::names::Names;
 
-/// Most by which a master's clock may be ahead of the others for its fences to be used: each fence that it
-/// stores lives for that time longer. A token may be behind a master's clock by the same time
-/// (`lua/acquire.lua`).
+/// Most by which a master's clock may be ahead of the median for its fences to be used. The master accepts no token
+/// that is more than 10 s behind its clock (`lua/fences.lua`). So tokens are raised to its time, and their fences live
+/// longer on the others by the difference.
 const AHEAD: Duration = Duration::from_secs(5 * 60);
 
 /// Clocks of the connected masters at one moment, in microseconds since 1970.

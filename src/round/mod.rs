@@ -545,7 +545,7 @@ impl Round {
                 link.kept_silent(self.asked_at(node).0);
             }
             if self.release.is_some() {
-                link.owes_an_answer();
+                link.note_unanswered_release();
             }
         }
     }

@@ -1,10 +1,11 @@
 //! Connections to all masters, and the data that all rounds share.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::join_all;
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -66,7 +67,7 @@ pub(crate) struct Pool {
     backlog_drained: Arc<Notify>,
     /// Runtime of background work, also after a drop outside the runtime.
     pub(crate) runtime: Handle,
-    /// Tasks that keep the connections up; they end with the pool.
+    /// Tasks that keep the connections up, renew holds, and watch deadlines and the status; they end with the pool.
     background: Mutex<Vec<AbortOnDropHandle<()>>>,
 }
 
@@ -188,7 +189,7 @@ impl Pool {
     /// Starts a background task, and ties it to the life of the pool.
     pub(crate) fn keep(&self, task: impl Future<Output = ()> + Send + 'static) {
         let task = AbortOnDropHandle::new(self.runtime.spawn(task));
-        let mut background = self.background.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut background = self.background.lock();
         // A client may watch leaders again and again.
         background.retain(|task| !task.is_finished());
         background.push(task);
@@ -196,7 +197,7 @@ impl Pool {
 
     /// Ends all background work, and with it every connection.
     pub(crate) async fn stop(&self) {
-        let background = std::mem::take(&mut *self.background.lock().unwrap_or_else(PoisonError::into_inner));
+        let background = std::mem::take(&mut *self.background.lock());
         for task in &background {
             task.abort();
         }

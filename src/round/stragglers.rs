@@ -7,10 +7,11 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::coop::unconstrained;
 use tokio::time::sleep;
@@ -93,7 +94,7 @@ impl Stragglers {
 
     /// Takes a place for a round, with the waker for its news; `None` if the runtime has ended.
     fn enter(self: &Arc<Self>) -> Option<(usize, Waker)> {
-        let mut left = self.left();
+        let mut left = self.left.lock();
         if left.over {
             return None;
         }
@@ -115,7 +116,7 @@ impl Stragglers {
 
     /// Stores a round if more answers are to come; else returns it.
     fn put_back(&self, index: usize, late_answers: LateAnswers, more: bool) -> Option<LateAnswers> {
-        let mut left = self.left();
+        let mut left = self.left.lock();
         if left.over {
             return Some(late_answers);
         }
@@ -129,7 +130,7 @@ impl Stragglers {
     }
 
     fn list(&self, index: usize) {
-        let mut left = self.left();
+        let mut left = self.left.lock();
         let entry = left.entries.get_mut(index);
         // A round that is over may have had news.
         let Some(entry) = entry.filter(|entry| entry.taken && !entry.listed) else {
@@ -151,11 +152,11 @@ impl Stragglers {
             self.some.notified().await;
             loop {
                 sleep(PERIOD).await;
-                std::mem::swap(&mut listed, &mut self.left().news);
+                std::mem::swap(&mut listed, &mut self.left.lock().news);
                 for index in listed.drain(..) {
                     self.look(index);
                 }
-                let mut left = self.left();
+                let mut left = self.left.lock();
                 left.gathering = !left.news.is_empty();
                 if !left.gathering {
                     break;
@@ -166,7 +167,7 @@ impl Stragglers {
 
     fn look(&self, index: usize) {
         let (late_answers, waker) = {
-            let mut left = self.left();
+            let mut left = self.left.lock();
             let entry = &mut left.entries[index];
             entry.listed = false;
             (entry.late_answers.take(), entry.waker.clone())
@@ -179,10 +180,6 @@ impl Stragglers {
             // The round is being detached at this moment, or is over.
             None => self.list(index),
         }
-    }
-
-    fn left(&self) -> MutexGuard<'_, DetachedRounds> {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -209,7 +206,7 @@ struct End<'a>(&'a Stragglers);
 
 impl Drop for End<'_> {
     fn drop(&mut self) {
-        let mut left = self.0.left();
+        let mut left = self.0.left.lock();
         left.over = true;
         let entries = std::mem::take(&mut left.entries);
         drop(left);

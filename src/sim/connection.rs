@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -128,7 +129,7 @@ impl MemoryPipe {
 
     /// Sends a message to the client, which listens to the channel or pattern.
     pub(super) fn publish(&self, form: ChannelForm, channel: &str, message: &str) {
-        lock(&self.notices).push_back(Notice {
+        self.notices.lock().push_back(Notice {
             published: Instant::now(),
             form,
             channel: channel.to_owned(),
@@ -140,7 +141,7 @@ impl MemoryPipe {
     /// Time at which the next request arrives, if requests take `delay`. `fate` decides the request's fate,
     /// once.
     pub(super) fn next_request(&self, fate: impl FnOnce(&Ask) -> Fate, delay: Duration) -> Option<Instant> {
-        let mut requests = lock(&self.requests);
+        let mut requests = self.requests.lock();
         let next = requests.as_mut()?.front_mut()?;
         if next.fate.is_none() {
             next.fate = Some(fate(&next.ask));
@@ -150,19 +151,19 @@ impl MemoryPipe {
 
     /// Time at which the next notice was published.
     pub(super) fn next_notice(&self) -> Option<Instant> {
-        lock(&self.notices).front().map(|notice| notice.published)
+        self.notices.lock().front().map(|notice| notice.published)
     }
 
     /// Whether the connection has to break instead of delivering its next request.
     pub(super) fn breaks_before_next(&self) -> bool {
-        let requests = lock(&self.requests);
+        let requests = self.requests.lock();
         let next = requests.as_ref().and_then(VecDeque::front);
         next.is_some_and(|envelope| envelope.fate == Some(Fate::ResetBefore))
     }
 
     /// Hands the next notice to the listener.
     pub(super) fn deliver_notice(&self) {
-        let next = lock(&self.notices).pop_front();
+        let next = self.notices.lock().pop_front();
         if let Some(notice) = next {
             self.note_received();
             (self.listener)(notice.form, &notice.channel, &notice.message);
@@ -172,7 +173,7 @@ impl MemoryPipe {
     /// Ends the connection, which fails the calls without an answer. Returns the requests that were not
     /// executed.
     pub(super) fn close(&self) -> Option<VecDeque<Ask>> {
-        let requests = lock(&self.requests).take()?;
+        let requests = self.requests.lock().take()?;
         Some(requests.into_iter().map(|envelope| envelope.ask).collect())
     }
 
@@ -182,7 +183,7 @@ impl MemoryPipe {
     }
 
     pub(super) fn take_request(&self) -> Option<Envelope> {
-        lock(&self.requests).as_mut()?.pop_front()
+        self.requests.lock().as_mut()?.pop_front()
     }
 
     /// Notes that the call will get no answer any more.
@@ -191,12 +192,12 @@ impl MemoryPipe {
     }
 
     pub(super) fn note_received(&self) {
-        *lock(&self.last_received) = Some(Instant::now());
+        *self.last_received.lock() = Some(Instant::now());
     }
 
     fn send(&self, ask: Ask, reply: ReplyTo) {
         self.waiting.fetch_add(ask.size(), Ordering::Relaxed);
-        if let Some(requests) = &mut *lock(&self.requests) {
+        if let Some(requests) = &mut *self.requests.lock() {
             requests.push_back(Envelope {
                 ask,
                 sent: Instant::now(),
@@ -206,10 +207,6 @@ impl MemoryPipe {
         }
         self.moved.notify_one();
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Client's end of the connection.
@@ -245,7 +242,7 @@ impl node::Wire for MemoryWire {
     }
 
     fn last_received(&self) -> Option<Instant> {
-        *lock(&self.0.last_received)
+        *self.0.last_received.lock()
     }
 }
 

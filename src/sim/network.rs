@@ -1,8 +1,10 @@
 //! Network between one client and the masters.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use super::change::Change;
 
@@ -103,17 +105,17 @@ pub(super) struct Cut {
 
 impl NetworkLine {
     pub(super) fn now(&self) -> Cut {
-        *lock(&self.cut)
+        *self.cut.lock()
     }
 
     /// Notifies `changed` when the line changes.
     pub(super) fn watch(&self, changed: &Change) {
-        lock(&self.watched_by).push(changed.clone());
+        self.watched_by.lock().push(changed.clone());
     }
 
     fn change(&self, change: impl FnOnce(&mut Cut)) {
-        change(&mut lock(&self.cut));
-        for changed in lock(&self.watched_by).iter() {
+        change(&mut self.cut.lock());
+        for changed in self.watched_by.lock().iter() {
             changed.tell();
         }
     }
@@ -123,8 +125,4 @@ impl fmt::Debug for NetworkLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.now().fmt(f)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -11,7 +11,7 @@ pub struct Call {
     pub master: usize,
     /// Number of the connection to that master, counted over all clients.
     pub connection: i64,
-    /// Name of the script, such as `"acquire"`.
+    /// Name of the script's operation, such as `"acquire"`.
     pub script: &'static str,
     /// Keys, as the master gets them.
     pub keys: Vec<String>,

@@ -7,11 +7,12 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 
 use futures::task::AtomicWaker;
+use parking_lot::Mutex;
 use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -39,13 +40,13 @@ struct AlarmQueue {
 /// Wakes a task at a deadline. Dropping it lets the deadline pass unnoticed.
 #[derive(Debug)]
 pub(crate) enum Alarm {
-    Shared(Ring),
+    Shared(SharedAlarm),
     Own(Box<Own>),
 }
 
 /// A place among the deadlines of the pool.
 #[derive(Debug)]
-pub(crate) struct Ring(Arc<AtomicWaker>);
+pub(crate) struct SharedAlarm(Arc<AtomicWaker>);
 
 /// A timer of the runtime on which the round is polled.
 #[derive(Debug)]
@@ -61,7 +62,7 @@ impl Alarm {
     /// because the timer is another runtime's.
     pub(crate) fn wake(&mut self, cx: &mut Context<'_>) -> bool {
         match self {
-            Self::Shared(ring) => ring.0.register(cx.waker()),
+            Self::Shared(alarm) => alarm.0.register(cx.waker()),
             Self::Own(own) => {
                 if Handle::try_current().map(|here| here.id()).ok() != Some(own.runtime) {
                     return false;
@@ -73,7 +74,7 @@ impl Alarm {
     }
 }
 
-impl Drop for Ring {
+impl Drop for SharedAlarm {
     fn drop(&mut self) {
         self.0.take();
     }
@@ -96,7 +97,7 @@ impl Deadlines {
     pub(crate) fn set(&self, at: Instant, cx: &mut Context<'_>) -> Option<Alarm> {
         let here = Handle::try_current().ok()?.id();
         if here == self.runtime {
-            return Some(Alarm::Shared(self.ring(at, cx.waker())));
+            return Some(Alarm::Shared(self.shared(at, cx.waker())));
         }
         let asked = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
         self.earlier.notify_one();
@@ -114,17 +115,17 @@ impl Deadlines {
         matches!(since, Some(Alarm::Own(own)) if self.answered.load(Ordering::SeqCst) < own.asked)
     }
 
-    fn ring(&self, at: Instant, waker: &Waker) -> Ring {
+    fn shared(&self, at: Instant, waker: &Waker) -> SharedAlarm {
         let alarm = Arc::new(AtomicWaker::new());
         alarm.register(waker);
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         queue.add(at, Arc::clone(&alarm));
         if queue.sleeping_until.is_none_or(|until| at < until) {
             queue.sleeping_until = Some(at);
             drop(queue);
             self.earlier.notify_one();
         }
-        Ring(alarm)
+        SharedAlarm(alarm)
     }
 
     /// Runs for ever, and wakes tasks at their deadlines.
@@ -132,7 +133,7 @@ impl Deadlines {
         loop {
             self.answered
                 .store(self.asked.load(Ordering::SeqCst), Ordering::SeqCst);
-            let (due, next) = self.queue().take_due(Instant::now());
+            let (due, next) = self.queue.lock().take_due(Instant::now());
             for alarm in due {
                 alarm.wake();
             }
@@ -142,10 +143,6 @@ impl Deadlines {
                 () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
             }
         }
-    }
-
-    fn queue(&self) -> MutexGuard<'_, AlarmQueue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -205,9 +202,9 @@ mod tests {
         let waker = Waker::from(Arc::clone(&count));
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
-        let _late = deadlines.ring(at(50), &waker);
-        let _early = deadlines.ring(at(20), &waker);
-        drop(deadlines.ring(at(10), &waker));
+        let _late = deadlines.shared(at(50), &waker);
+        let _early = deadlines.shared(at(20), &waker);
+        drop(deadlines.shared(at(10), &waker));
         for (until, rung) in [(15, 0), (25, 1), (49, 1), (55, 2)] {
             tokio::time::sleep_until(at(until)).await;
             assert_eq!(count.0.load(Ordering::Relaxed), rung, "after {until} ms");
@@ -219,10 +216,10 @@ mod tests {
     async fn what_is_over_takes_no_room() {
         let deadlines = Deadlines::new(Handle::current().id());
         let at = Instant::now() + Duration::from_secs(60);
-        let _hung = deadlines.ring(at, Waker::noop());
+        let _hung = deadlines.shared(at, Waker::noop());
         for _ in 0..10_000 {
-            drop(deadlines.ring(at, Waker::noop()));
+            drop(deadlines.shared(at, Waker::noop()));
         }
-        assert!(deadlines.queue().alarms.len() < 100);
+        assert!(deadlines.queue.lock().alarms.len() < 100);
     }
 }

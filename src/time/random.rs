@@ -3,9 +3,9 @@
 //! There is one source, so that a run with masters in memory can be repeated from its seed.
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt};
 use uuid::Uuid;
@@ -28,29 +28,25 @@ impl Random {
 
     /// Draws any moment within `window`.
     pub(crate) fn within(&self, window: Duration) -> Duration {
-        window.mul_f64(self.source().random_range(0.0..1.0))
+        window.mul_f64(self.0.lock().random_range(0.0..1.0))
     }
 
     /// Draws a number below `bound`; 0 for a bound of 0.
     pub(crate) fn below(&self, bound: usize) -> usize {
-        self.source().random_range(0..bound.max(1))
+        self.0.lock().random_range(0..bound.max(1))
     }
 
     /// Draws a seed for another source.
     pub(crate) fn seed(&self) -> u64 {
-        self.source().next_u64()
+        self.0.lock().next_u64()
     }
 
     /// Draws a unique id. It is of version 8. The ids of Redisson's clients are of version 4, so the owner
     /// fields differ.
     pub(crate) fn uuid(&self) -> Uuid {
         let mut bytes = [0; 16];
-        self.source().fill_bytes(&mut bytes);
+        self.0.lock().fill_bytes(&mut bytes);
         uuid::Builder::from_custom_bytes(bytes).into_uuid()
-    }
-
-    fn source(&self) -> MutexGuard<'_, StdRng> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -5,9 +5,9 @@
 //! the validity again if the number has changed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use crate::time::clock::Moment;
@@ -72,7 +72,7 @@ impl Steps {
     }
 
     fn of(&self, node: usize) -> MutexGuard<'_, Vec<Noticed>> {
-        self.masters[node].lock().unwrap_or_else(PoisonError::into_inner)
+        self.masters[node].lock()
     }
 }
 

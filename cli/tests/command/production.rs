@@ -54,7 +54,8 @@ impl Master {
     async fn until_there(&self) {
         until("the master answers", async || {
             let told = self.ask(&["INFO", "persistence"]).await;
-            told.is_some_and(|told| format!("{told:?}").contains("loading:0"))
+            let told = told.and_then(|told| redis::from_redis_value::<String>(told).ok());
+            told.is_some_and(|told| told.lines().any(|line| line == "loading:0"))
         })
         .await;
     }

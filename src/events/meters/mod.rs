@@ -5,9 +5,10 @@ mod catalogue;
 mod handle;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use tokio::time::Instant;
 
 pub use self::buckets::metrics_buckets;
@@ -61,10 +62,10 @@ impl Events {
     /// Returns a label, which is made when it is first named.
     pub(crate) fn label(&self, label: &'static str) -> Label {
         let labels = &self.0.labels;
-        if let Some(known) = labels.read().unwrap_or_else(PoisonError::into_inner).get(label) {
+        if let Some(known) = labels.read().get(label) {
             return known.clone();
         }
-        let mut labels = labels.write().unwrap_or_else(PoisonError::into_inner);
+        let mut labels = labels.write();
         labels.entry(label).or_insert_with(|| Label::new(label)).clone()
     }
 }

@@ -136,7 +136,7 @@ fn what_is_kept_counts_from_the_hold() {
     assert_eq!(state.exit(true, false), Exited::Last);
     assert_eq!(state.kept(at(10)), Duration::from_secs(1));
     assert_eq!(state.kept(at(11)), Duration::ZERO);
-    assert_eq!(state.pass(Phase::Vacant, at(12), &next_in_line(true)), Some(1));
+    assert_eq!(state.hand_on(Phase::Vacant, at(12), &next_in_line(true)), Some(1));
     assert_eq!(state.kept(at(12)), Duration::ZERO, "that was the one before");
     state.keep_at_least(0, at(12), Duration::from_secs(10));
     assert_eq!(state.kept(at(12)), Duration::ZERO, "it was given up");
@@ -151,7 +151,7 @@ fn what_is_passed_on_is_the_next_holds_alone() {
     let mut state = held();
     state.enter(0, at(0), AT_ONCE, false, HoldKind::Plain);
     assert_eq!(
-        state.pass(Phase::Vacant, at(1), &next_in_line(true)),
+        state.hand_on(Phase::Vacant, at(1), &next_in_line(true)),
         None,
         "somebody is in"
     );
@@ -159,7 +159,7 @@ fn what_is_passed_on_is_the_next_holds_alone() {
     assert_eq!(state.remaining(0, at(1)), Duration::ZERO);
     assert_ne!(state.left(at(1)), Duration::ZERO, "it is kept up meanwhile");
     assert_eq!(state.upkeep(at(1), OLD), Upkeep::Look(Duration::from_secs(29)));
-    assert_eq!(state.pass(Phase::Vacant, at(1), &next_in_line(true)), Some(1));
+    assert_eq!(state.hand_on(Phase::Vacant, at(1), &next_in_line(true)), Some(1));
     let second = |state: &mut HoldState| (state.remaining(1, at(2)), state.count(1), state.phase_of(1));
     assert_eq!(second(&mut state), (Duration::from_secs(28), 1, Phase::Held));
     assert_eq!(
@@ -183,7 +183,7 @@ fn what_is_not_taken_is_not_renewed() {
     let mut state = held();
     state.enter(0, at(0), AT_ONCE, true, HoldKind::Plain);
     state.exit(true, false);
-    state.pass(Phase::Vacant, at(1), &next_in_line(true));
+    state.hand_on(Phase::Vacant, at(1), &next_in_line(true));
     assert_eq!(state.upkeep(at(1), OLD), Upkeep::Look(Duration::from_secs(29)));
     assert!(!state.take(0, true) && state.take(1, true));
     assert_eq!(state.upkeep(at(1), OLD), renewal(29));
@@ -210,7 +210,7 @@ fn nothing_is_passed_on_of_what_was_lost_or_is_released() {
         } else {
             assert!(state.begin_release());
         }
-        assert_eq!(state.pass(Phase::Vacant, at(1), &next_in_line(true)), None);
+        assert_eq!(state.hand_on(Phase::Vacant, at(1), &next_in_line(true)), None);
         assert_eq!(state.left(at(1)), AT_ONCE);
     }
 }
@@ -329,7 +329,7 @@ fn what_somebody_waits_for_does_not_stay() {
     assert!(state.end_idle() && !state.end_idle());
     assert_eq!(state.take_idle(at(1), AT_ONCE, &idle_hold_options()), None);
     assert_eq!(
-        state.pass(Phase::Vacant, at(1), &next_in_line(true)),
+        state.hand_on(Phase::Vacant, at(1), &next_in_line(true)),
         None,
         "nobody else gets it"
     );
@@ -398,10 +398,10 @@ fn an_idle_grant_is_renewed_once_after_its_last_hold() {
 #[test]
 fn a_grant_is_passed_on_only_from_the_phase_that_the_caller_knows() {
     let mut state = vacant();
-    assert_eq!(state.pass(Phase::Idle, at(1), &next_in_line(true)), None);
+    assert_eq!(state.hand_on(Phase::Idle, at(1), &next_in_line(true)), None);
     assert!(state.become_idle(at(1), AT_ONCE, HoldKind::Plain));
-    assert_eq!(state.pass(Phase::Vacant, at(1), &next_in_line(true)), None);
-    assert_eq!(state.pass(Phase::Idle, at(1), &next_in_line(true)), Some(1));
+    assert_eq!(state.hand_on(Phase::Vacant, at(1), &next_in_line(true)), None);
+    assert_eq!(state.hand_on(Phase::Idle, at(1), &next_in_line(true)), Some(1));
 }
 
 #[test]

@@ -10,8 +10,8 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 
 use redis::{Cmd, PushKind, Value};
@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use super::resp;
 use super::socket::Stream;
-use crate::node::sync::{AtomicUsize, Mutex, MutexGuard};
+use crate::node::sync::{AtomicUsize, Mutex};
 use crate::node::{Answer, ChannelForm, Inbox, Listener, ReplyTo};
 use crate::protocol::fault::Fault;
 
@@ -93,13 +93,13 @@ impl Pipe {
 
     /// Whether the connection has ended.
     pub(super) fn is_closed(&self) -> bool {
-        self.queue().closed
+        self.queue.lock().closed
     }
 
     /// Sends a packed command that is answered by `replies` replies. A call that has returned has its place
     /// behind everything that was sent before.
     pub(super) fn send(&self, packed: &[u8], replies: usize, reply: ReplyTo) {
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         let waiting = self.waiting() + packed.len();
         if queue.closed || (waiting > MOST && !queue.calls.is_empty()) {
             let reason = if queue.closed {
@@ -139,13 +139,13 @@ impl Pipe {
 
     /// Time at which bytes were received last.
     pub(super) fn last_received(&self) -> Option<Instant> {
-        self.queue().last_received
+        self.queue.lock().last_received
     }
 
     /// Fails all calls; no more are sent or answered.
     fn close(&self, reason: &str) {
         let calls = {
-            let mut queue = self.queue();
+            let mut queue = self.queue.lock();
             queue.closed = true;
             queue.bytes = Vec::new();
             self.waiting.store(0, Ordering::Relaxed);
@@ -154,10 +154,6 @@ impl Pipe {
         for call in calls {
             call.reply.give(Err(Fault::Unknown(reason.into())));
         }
-    }
-
-    fn queue(&self) -> MutexGuard<'_, CallQueue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -244,7 +240,7 @@ impl Driver {
     /// Whether the driver is to let other tasks run before it writes. The runtime runs the task that was woken last first,
     /// so on a busy connection a driver would write call by call, and each write is a system call.
     fn yields(&mut self) -> bool {
-        let queue = self.pipe.queue();
+        let queue = self.pipe.queue.lock();
         let is_busy = queue.calls.len() >= BUSY && !queue.bytes.is_empty();
         drop(queue);
         self.has_yielded = is_busy && self.sent == self.outgoing.len() && !self.has_yielded;
@@ -281,7 +277,7 @@ impl Driver {
         self.outgoing.clear();
         self.outgoing.shrink_to(BUFFER);
         self.sent = 0;
-        let mut queue = self.pipe.queue();
+        let mut queue = self.pipe.queue.lock();
         std::mem::swap(&mut queue.bytes, &mut self.outgoing);
         // The driver may have moved to another task since the set-up.
         let wakes = |driver: &Waker| driver.will_wake(cx.waker());
@@ -349,7 +345,7 @@ impl Driver {
     }
 
     fn find_calls(&mut self) -> Result<(), String> {
-        let mut queue = self.pipe.queue();
+        let mut queue = self.pipe.queue.lock();
         queue.last_received = Some(Instant::now());
         let mut done = 0;
         for answer in self.answers.drain(..) {

@@ -15,10 +15,11 @@
 //! than the rates may have added between them. So leases shorter than the time since the last answer from the
 //! master are not covered.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::offsets::{Offsets, Step};
@@ -85,7 +86,7 @@ impl ClockCheck {
 
     /// Notes that the master is found at this index, too.
     pub(in crate::node) fn seen_at(&self, node: usize) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if !state.nodes.contains(&node) {
             state.nodes.push(node);
         }
@@ -93,11 +94,11 @@ impl ClockCheck {
 
     /// Takes in the master's clock from an answer.
     pub(in crate::node) fn observe(&self, clock_us: u64, sent: Moment, received: Moment) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let Some(step) = state.observe(clock_us, sent, received, self.lease_timing.longest_lease) else {
             return;
         };
-        let harmed = state.clock_quarantine(step, Instant::now());
+        let harmed = state.suspect_for(step, Instant::now());
         self.suspected.store(true, Ordering::Release);
         // The state is locked, so that no later answer counts before this one's step.
         if !step.gained.is_zero() {
@@ -111,7 +112,7 @@ impl ClockCheck {
 
     /// Notes that the master's memory was wiped.
     pub(in crate::node) fn wiped(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.wiped = Some(Instant::now());
         self.suspected.store(true, Ordering::Release);
         drop(state);
@@ -139,7 +140,7 @@ impl ClockCheck {
         state
             .suspicions
             .last()
-            .filter(|clock_quarantine| clock_quarantine.since >= sent)?;
+            .filter(|suspicion| suspicion.since >= sent)?;
         Some(state.left(self.lease_timing.longest_lease, Instant::now()))
     }
 
@@ -151,11 +152,7 @@ impl ClockCheck {
 
     /// State, if it contains a step or a wipe.
     fn suspect(&self) -> Option<MutexGuard<'_, ClockState>> {
-        self.suspected.load(Ordering::Acquire).then(|| self.state())
-    }
-
-    fn state(&self) -> MutexGuard<'_, ClockState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.suspected.load(Ordering::Acquire).then(|| self.state.lock())
     }
 }
 
@@ -175,7 +172,7 @@ impl ClockState {
     }
 
     /// Suspects the master for the life of the longest lease that the step harms, and returns that time.
-    fn clock_quarantine(&mut self, step: Step, since: Instant) -> Duration {
+    fn suspect_for(&mut self, step: Step, since: Instant) -> Duration {
         let mut harmed = longest_with_less_drift(step.largest * 2, LEAST_DRIFT_FACTOR);
         if harmed.is_zero() {
             return harmed;
@@ -196,7 +193,7 @@ impl ClockState {
         let left = self
             .suspicions
             .iter()
-            .map(|clock_quarantine| clock_quarantine.left(longest_lease, now));
+            .map(|suspicion| suspicion.left(longest_lease, now));
         left.max().unwrap_or_default()
     }
 }

@@ -3,8 +3,9 @@
 //! Clients that list different numbers of masters may have quorums that do not meet. So if any master reports
 //! another set, all masters refuse this client, and it stores nothing.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
@@ -23,7 +24,7 @@ pub(crate) struct Membership {
 #[derive(Debug)]
 struct ListedMaster {
     label: Arc<str>,
-    word: MasterReport,
+    report: MasterReport,
 }
 
 /// State of a master's report.
@@ -41,7 +42,7 @@ impl Membership {
     pub(crate) fn new<'a>(listed: MasterSet, labels: impl Iterator<Item = &'a Arc<str>>) -> Self {
         let master = |label: &Arc<str>| ListedMaster {
             label: Arc::clone(label),
-            word: MasterReport::Awaited,
+            report: MasterReport::Awaited,
         };
         Self {
             listed,
@@ -56,7 +57,7 @@ impl Membership {
     }
 
     /// Takes in the set of a master's record, if it has one.
-    pub(crate) fn record_set(&self, node: usize, set: Option<MasterSet>) {
+    pub(crate) fn note_set(&self, node: usize, set: Option<MasterSet>) {
         self.note(node, MasterReport::Set(set));
     }
 
@@ -67,22 +68,23 @@ impl Membership {
 
     /// Whether every master has reported, or could not be connected.
     pub(crate) fn is_complete(&self) -> bool {
-        self.lock()
+        self.masters
+            .lock()
             .iter()
-            .all(|master| master.word != MasterReport::Awaited)
+            .all(|master| master.report != MasterReport::Awaited)
     }
 
     /// Refuses this client if any master reports another set.
     pub(crate) fn check(&self) -> Result<(), Unfit> {
-        let masters = self.lock();
-        let mut record_set = masters.iter().filter_map(|master| match master.word {
+        let masters = self.masters.lock();
+        let mut others = masters.iter().filter_map(|master| match master.report {
             MasterReport::Set(Some(set)) if set != self.listed => Some((master, set)),
             _ => None,
         });
-        match record_set.next() {
+        match others.next() {
             None => Ok(()),
             Some((master, set)) => Err(Unfit::OtherSet {
-                told_by: Arc::clone(&master.label),
+                reported_by: Arc::clone(&master.label),
                 set,
                 listed: self.listed,
             }),
@@ -94,15 +96,11 @@ impl Membership {
         self.news.notified()
     }
 
-    fn note(&self, node: usize, word: MasterReport) {
-        let before = std::mem::replace(&mut self.lock()[node].word, word);
-        if before != word {
+    fn note(&self, node: usize, report: MasterReport) {
+        let before = std::mem::replace(&mut self.masters.lock()[node].report, report);
+        if before != report {
             self.news.notify_waiters();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<ListedMaster>> {
-        self.masters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -127,11 +125,11 @@ mod tests {
     #[test]
     fn one_master_of_another_set_is_enough() {
         let three = three();
-        assert_eq!(three.check(), Ok(()), "none has record_set");
-        three.record_set(0, Some(set(3)));
-        three.record_set(1, None);
+        assert_eq!(three.check(), Ok(()), "no record was read");
+        three.note_set(0, Some(set(3)));
+        three.note_set(1, None);
         assert_eq!(three.check(), Ok(()));
-        three.record_set(2, Some(set(5)));
+        three.note_set(2, Some(set(5)));
         let refusal = three.check().expect_err("another number");
         assert!(
             refusal.to_string().starts_with("c is in a set of 5 masters"),
@@ -148,15 +146,15 @@ mod tests {
             for_tests: Some(Duration::from_secs(30)),
             ..set(3)
         };
-        three.record_set(0, Some(for_tests));
+        three.note_set(0, Some(for_tests));
         assert!(three.check().is_err());
     }
 
     #[test]
     fn a_master_that_cannot_be_connected_is_not_waited_for() {
         let three = three();
-        three.record_set(0, None);
-        three.record_set(1, Some(set(3)));
+        three.note_set(0, None);
+        three.note_set(1, Some(set(3)));
         assert!(!three.is_complete());
         three.failed(2);
         assert!(three.is_complete());

@@ -5,7 +5,9 @@
 //! than two quorums have in common. A new server takes the entry of a server that is away, which counts as
 //! new when it comes back.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::clock_check::ClockCheck;
 use crate::error::Unfit;
@@ -70,7 +72,7 @@ impl KnownServers {
         identity: &Identity,
         clock_check: impl FnOnce() -> Arc<ClockCheck>,
     ) -> Result<Arc<ClockCheck>, Unfit> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let twin =
             |server: &&KnownServer| server.present && server.node != node && server.is_server(identity);
         if let Some(server) = state.servers.iter().find(twin) {
@@ -100,19 +102,19 @@ impl KnownServers {
 
     /// Notes that the server at that address may have missed grants until now.
     pub(in crate::node) fn forgot(&self, node: usize) {
-        if let Some(server) = self.state().present_at(node) {
+        if let Some(server) = self.state.lock().present_at(node) {
             server.missed_until = Some(self.clock.now());
         }
     }
 
     /// Moment until which the server at that address may have missed grants, if its memory is not to count from before.
     pub(in crate::node) fn missed_until(&self, node: usize) -> Option<Moment> {
-        self.state().present_at(node)?.missed_until
+        self.state.lock().present_at(node)?.missed_until
     }
 
     /// Notes that the server at that address has recorded since when its memory counts.
     pub(in crate::node) fn introduced(&self, node: usize) {
-        if let Some(server) = self.state().present_at(node) {
+        if let Some(server) = self.state.lock().present_at(node) {
             server.missed_until = None;
         }
     }
@@ -120,7 +122,7 @@ impl KnownServers {
     /// Notes that the connection to the server at that address has ended. The last question that the server has answered was
     /// not sent before `asked`; `None` if it was asked for no hold. Its entry stays.
     pub(in crate::node) fn disconnected(&self, node: usize, asked: Option<Moment>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if let Some(server) = state.present_at(node) {
             server.present = false;
             state.left[node] = later(state.left[node], asked);
@@ -129,16 +131,12 @@ impl KnownServers {
 
     /// Ids of the servers with connections, as far as they have one.
     pub(crate) fn present(&self) -> Vec<String> {
-        let state = self.state();
+        let state = self.state.lock();
         let present = state.servers.iter().filter(|server| server.present);
         present
             .filter_map(|server| server.identity.server())
             .map(str::to_owned)
             .collect()
-    }
-
-    fn state(&self) -> MutexGuard<'_, ClaimedServers> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -87,7 +87,7 @@ async fn the_turn_goes_by_tickets_and_past_those_who_left() {
     // The second task was given the turn, and is dropped before it could take it.
     drop(second);
     drop(third.withdraw());
-    assert!(lines.lines().is_empty());
+    assert!(lines.lines.lock().is_empty());
     assert!(join(1).is_ok());
 }
 
@@ -136,14 +136,18 @@ async fn what_is_passed_goes_to_the_next_one_and_leaves_the_turn_where_it_is() {
     let (lines, waiters) = (Arc::new(Lines::new()), Waiters::default());
     let join = |ticket| join(&lines, &options("a"), new(&waiters, ticket));
     let first = join(5).expect("nobody is ahead");
-    assert!(!first.line().pass(|_, _| Some(1)), "nobody is behind");
+    assert!(!first.line().hand_on(|_, _| Some(1)), "nobody is behind");
     let behind = |ticket| join(ticket).expect_err("behind others");
     let (mut second, mut third) = (behind(7), behind(9));
-    assert!(!first.line().pass(|_, _| None), "nothing to give");
-    assert!(first.line().pass(|_, next| (next.ticket == Some(7)).then_some(2)));
+    assert!(!first.line().hand_on(|_, _| None), "nothing to give");
+    assert!(
+        first
+            .line()
+            .hand_on(|_, next| (next.ticket == Some(7)).then_some(2))
+    );
     assert!(matches!(delivered(&mut second).await, Delivery::Hold(2)));
     assert!(second.withdraw().is_none(), "it has taken it");
-    assert!(first.line().pass(|_, _| Some(3)));
+    assert!(first.line().hand_on(|_, _| Some(3)));
     assert!(matches!(third.withdraw(), Some(Delivery::Hold(3))), "it has not");
     let mut fourth = behind(11);
     drop(first);
@@ -178,7 +182,7 @@ async fn who_reads_asks_beside_others_until_one_is_refused() {
     lines.refused(&reading);
     assert!(matches!(join(11), Joined::Behind(..)));
     next.open();
-    assert!(lines.lines().is_empty());
+    assert!(lines.lines.lock().is_empty());
     assert!(matches!(join(9), Joined::Turn(_)));
 }
 
@@ -225,7 +229,7 @@ async fn many_leave_in_any_order_at_once() {
         drop(last.withdraw());
     }
     let last_first = begun.elapsed();
-    assert!(first.line().line.behind().is_empty());
+    assert!(first.line().line.behind.lock().is_empty());
     // A search through the line would take time for each task that is left.
     assert!(last_first < joined * 20, "{last_first:?}, and {joined:?} to join");
 }

@@ -12,10 +12,11 @@ mod values;
 
 use std::collections::BTreeMap;
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use mlua::chunk::ChunkMode;
 use mlua::{Error, Function, Lua, LuaOptions, StdLib, Table, Value as LuaValue};
+use parking_lot::{Mutex, MutexGuard};
 
 use self::api::{api, sha1};
 use self::failure::{internal, line_of, one_line, uncaught};
@@ -81,7 +82,7 @@ impl LuaHost {
         keys: &[Bytes],
         args: &[Bytes],
     ) -> CommandReply {
-        let mut engine: MutexGuard<'_, Engine> = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut engine: MutexGuard<'_, Engine> = self.0.lock();
         let CompiledScript { function, sha } = engine.compiled(script)?;
         let keys = engine.strings(keys).map_err(internal)?;
         let args = engine.strings(args).map_err(internal)?;

@@ -98,9 +98,9 @@ impl Master {
         self.change(|state| state.scripts.clear());
     }
 
-    /// Forgets one script, such as `"acquire"`.
+    /// Forgets the scripts of one operation, such as `"acquire"`.
     pub fn forget_script(&self, name: &str) {
-        self.change(|state| state.scripts.retain(|known| *known != name));
+        self.change(|state| state.scripts.retain(|_, known| *known != name));
     }
 
     /// Kills the process: every connection ends, and no new one can be made until [`restart`](Self::restart).

@@ -6,9 +6,10 @@ mod state;
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use redis::Value;
 use tokio::time::{Instant, sleep};
 
@@ -24,7 +25,6 @@ use crate::admin::capabilities::Capabilities;
 use crate::error::NodeError;
 use crate::node::{ChannelForm, Identity, Listener, Peer};
 use crate::protocol::calls;
-use crate::protocol::command::Script;
 use crate::protocol::keys::SET;
 use crate::protocol::record::Record;
 use crate::values::master_set::MasterSet;
@@ -172,11 +172,11 @@ impl Master {
     }
 
     pub(super) fn observe(&self, observer: &Arc<dyn Observer>) {
-        *lock(&self.inner.observer) = Some(Arc::clone(observer));
+        *self.inner.observer.lock() = Some(Arc::clone(observer));
     }
 
     fn observer(&self) -> Option<Arc<dyn Observer>> {
-        lock(&self.inner.observer).clone()
+        self.inner.observer.lock().clone()
     }
 
     /// Decides the fate of a request that is being sent.
@@ -245,7 +245,9 @@ impl Master {
                 .abandoned
                 .retain(|(client, _)| !old.client_ids.contains(client));
         }
-        state.scripts.extend(calls::ALL.map(Script::name));
+        state
+            .scripts
+            .extend(calls::ALL.map(|script| (script.source, script.name())));
         let client_id = state.next_client;
         state.next_client += 1;
         let resets = state.resets;
@@ -338,7 +340,7 @@ impl Master {
                 script, keys, args, ..
             } => (*script, keys, args),
             Ask::Load(script) => {
-                state.scripts.insert(script.name());
+                state.scripts.insert(script.source, script.name());
                 return (Ok(Value::Okay), true);
             }
             // Even a server that cannot write, or is loading, lets its clients subscribe.
@@ -350,10 +352,10 @@ impl Master {
         if let Some(error) = &state.error {
             return (Err(error.clone()), true);
         }
-        if ask.by_sha() && !state.scripts.contains(script.name()) {
+        if ask.by_sha() && !state.scripts.contains_key(script.source) {
             return (Err("NOSCRIPT No matching script. Please use EVAL.".into()), true);
         }
-        state.scripts.insert(script.name());
+        state.scripts.insert(script.source, script.name());
         *state.executed.entry(script.name()).or_default() += 1;
         let reply = self
             .inner
@@ -398,7 +400,7 @@ impl Master {
     }
 
     fn state(&self) -> MutexGuard<'_, MasterState> {
-        lock(&self.inner.state)
+        self.inner.state.lock()
     }
 }
 
@@ -406,10 +408,6 @@ impl fmt::Debug for Master {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Master").field(&self.inner.label).finish()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn texts(value: Value) -> Vec<String> {

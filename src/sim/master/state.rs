@@ -1,6 +1,6 @@
 //! State of a master in memory.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Weak;
 
 use crate::error::Unfit;
@@ -29,7 +29,8 @@ pub(super) struct MasterState {
     pub(super) store: Store,
     /// Store at the last snapshot.
     pub(super) saved: Store,
-    pub(super) scripts: BTreeSet<&'static str>,
+    /// Scripts that are loaded, by their texts, with the names of their operations.
+    pub(super) scripts: BTreeMap<&'static str, &'static str>,
     pub(super) executed: BTreeMap<&'static str, u64>,
     pub(super) next_client: i64,
     pub(super) conditions: Conditions,

@@ -91,11 +91,11 @@ enum Effect {
 }
 use Effect::{Grows, Reads, Writes};
 
-type Family = fn(&mut Store, i64, &str, &[Bytes]) -> CommandReply;
+type CommandGroup = fn(&mut Store, i64, &str, &[Bytes]) -> CommandReply;
 
 /// Commands in the order of their names: name, arity as Redis counts it (the name included, negative for "at
 /// least"), effect, family.
-const COMMANDS: [(&str, isize, Effect, Family); 45] = [
+const COMMANDS: [(&str, isize, Effect, CommandGroup); 45] = [
     ("dbsize", 1, Reads, Store::keyspace),
     ("del", -2, Writes, Store::keyspace),
     ("exists", -2, Reads, Store::keyspace),

@@ -1,6 +1,6 @@
 use std::collections::VecDeque;
-use std::sync::Mutex;
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
@@ -31,7 +31,7 @@ impl Line {
     fn open(answers: Vec<Provided>) -> Self {
         let answers = Mutex::new(VecDeque::from(answers));
         let provider = Provider::new(move || {
-            let answer = answers.lock().expect("not poisoned").pop_front();
+            let answer = answers.lock().pop_front();
             async move {
                 match answer {
                     Some(answer) => answer,

@@ -36,7 +36,7 @@ impl Readings {
             at(now),
             lease_timing().longest_lease,
         ) {
-            self.state.clock_quarantine(step, self.start + now);
+            self.state.suspect_for(step, self.start + now);
         }
     }
 

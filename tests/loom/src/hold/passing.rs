@@ -134,7 +134,7 @@ impl Process {
 
     /// As a guard does that is given up.
     fn exit(&self, hold: &Hold) {
-        if hold.exit(true, false) == Exited::Last && !self.grant.pass() {
+        if hold.exit(true, false) == Exited::Last && !self.grant.hand_on() {
             let turn = self.grant.take_turn();
             self.release();
             drop(turn);
@@ -144,7 +144,7 @@ impl Process {
     /// As a guard of a sticky lock does that is given up. Returns whether the grant stays.
     fn leave_idle(&self, hold: &Hold) -> bool {
         assert_eq!(hold.exit(true, false), Exited::Last);
-        let goes_on = self.grant.pass();
+        let goes_on = self.grant.hand_on();
         let stays = !goes_on && self.grant.become_idle();
         if !goes_on && !stays {
             self.release_with_turn();
@@ -350,7 +350,7 @@ pub fn who_joins_does_not_wait_for_what_stays() {
             Ok(turn) => drop(turn),
             Err(mut waits) => {
                 // As `IdleGrants::offer` does once the task stands in line.
-                if !process.grant.pass() {
+                if !process.grant.hand_on() {
                     process.end_idle();
                 }
                 if let Some(Delivery::Hold(next)) = block_on(waits.delivered()) {
