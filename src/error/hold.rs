@@ -93,8 +93,8 @@ pub enum ExtendError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnlockError {
-    /// The hold had ended before: its validity had passed, or too many masters no longer had it. Work under
-    /// it may have overlapped with another holder's.
+    /// The hold had ended before: its validity had passed, or so many masters no longer had it that another holder may have
+    /// had a quorum of them. Work under it may have overlapped with another holder's.
     #[error("the hold was lost before it was released ({faq}): {votes}", faq = Faq("lost"))]
     WasLost {
         /// Answer of each master to the release; if this guard sent none, its last answer before. A guard sends none

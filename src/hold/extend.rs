@@ -24,6 +24,7 @@ use crate::protocol::reply::Reply;
 use crate::round::pool::Pool;
 use crate::round::{Round, Trust};
 use crate::time::validity::Validity;
+use crate::values::policy::Policy;
 use crate::values::votes::{Vote, Votes};
 
 /// One round for any number of holds. If it is dropped before its end, the holds have the validity that they
@@ -46,7 +47,10 @@ struct Extended {
     /// Validity once a quorum has confirmed.
     validity: Validity,
     agreed: NodeSet,
+    /// Number of masters that refused, because they have granted the names to others, or were told to by force.
     against: usize,
+    /// Number of these that were told to by force.
+    revoked: usize,
     /// Masters without the hold.
     forgotten_by: Vec<usize>,
     confirmed: bool,
@@ -86,6 +90,7 @@ impl Extension {
                 lease,
                 agreed: NodeSet::default(),
                 against: 0,
+                revoked: 0,
                 forgotten_by: Vec::new(),
                 confirmed: false,
                 margin: Duration::ZERO,
@@ -187,7 +192,11 @@ impl Extension {
             // The hold was downgraded while this was sent, and the master had the downgrade first.
             Vote::NotHeld | Vote::Refused { .. } if entry.kind != entry.hold.grant.kind() => {}
             Vote::NotHeld => entry.forgotten_by.push(node),
-            Vote::Refused { .. } | Vote::Revoked { .. } => entry.against += 1,
+            Vote::Refused { .. } => entry.against += 1,
+            Vote::Revoked { .. } => {
+                entry.against += 1;
+                entry.revoked += 1;
+            }
             _ => {}
         }
         let granted = vote == Vote::Granted;
@@ -201,8 +210,11 @@ impl Extension {
             }
             entry.confirmed |= entry.hold.prolong(ends, entry.lease);
         }
-        if entry.against > self.client.pool.slots.len() - entry.hold.grant.needed {
-            // Too many masters have granted the names to others for a quorum of this hold.
+        let nodes = self.client.pool.slots.len();
+        // Another holder may have a quorum. With fewer masters the hold goes on until its end, and they get it again once their
+        // holder has gone. But no renewal brings it back to a master that was told by force to give it up.
+        if entry.against >= Policy::smallest_quorum(nodes) || entry.revoked > nodes - entry.hold.grant.needed
+        {
             lose(&self.client, &entry.hold.grant, LossCause::TakenAway);
         }
         // A master that still has the hold shows that the hold is alive. Only then may it be put back on
@@ -215,12 +227,11 @@ impl Extension {
     }
 
     /// Concludes once all answers are in. If no master showed that a hold is alive, the masters that have
-    /// forgotten it, or have granted its names to others, count against it. Others may hold the names
-    /// already.
+    /// forgotten it count against it like those that have granted its names to others.
     fn conclude(&self) {
         for entry in &self.extended {
             let gone = entry.against + entry.forgotten_by.len();
-            if gone > self.client.pool.slots.len() - entry.hold.grant.needed {
+            if gone >= Policy::smallest_quorum(self.client.pool.slots.len()) {
                 lose(&self.client, &entry.hold.grant, LossCause::Forgotten);
             }
         }

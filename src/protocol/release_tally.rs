@@ -1,5 +1,6 @@
 //! Count of a release's votes: pure, and certain as early as it can be.
 
+use crate::values::policy::Policy;
 use crate::values::votes::Vote;
 
 /// End of a release.
@@ -7,7 +8,7 @@ use crate::values::votes::Vote;
 pub(crate) enum Ended {
     /// Enough masters have released the hold.
     Confirmed,
-    /// Too many masters had lost the hold for a quorum to be left.
+    /// So many masters had lost the hold that another holder may have had a quorum of them.
     Gone,
     /// Too few masters have answered.
     Unconfirmed,
@@ -17,7 +18,7 @@ pub(crate) enum Ended {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReleaseTally {
     needed: usize,
-    /// Number of masters that may lack a hold.
+    /// Number of masters that may lack a hold before another holder may have had a quorum.
     spare: usize,
     /// Whether the names stay locked for a while. A master that has lost the hold does not keep them locked.
     keeps: bool,
@@ -31,7 +32,7 @@ impl ReleaseTally {
     pub(crate) fn new(nodes: usize, touched: usize, needed: usize, keeps: bool) -> Self {
         Self {
             needed,
-            spare: nodes - needed,
+            spare: Policy::smallest_quorum(nodes) - 1,
             keeps,
             pending: touched,
             released: 0,

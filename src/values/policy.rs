@@ -51,11 +51,16 @@ impl Policy {
         forgetful_allowed(self.needed(nodes), nodes)
     }
 
+    /// Smallest quorum of any policy. Nobody else is granted names while fewer than so many masters lack their hold.
+    pub(crate) const fn smallest_quorum(nodes: usize) -> usize {
+        Self::RedLock.needed(nodes)
+    }
+
     /// Number of grants needed over `nodes` masters. An error if two holders could both have that many.
     #[inline]
     pub(crate) fn checked(self, nodes: usize) -> Result<usize, InvalidInput> {
         let needed = self.needed(nodes);
-        let majority = Self::RedLock.needed(nodes);
+        let majority = Self::smallest_quorum(nodes);
         if (majority..=nodes).contains(&needed) {
             Ok(needed)
         } else {

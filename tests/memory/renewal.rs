@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use crate::support::{connect, connect_leasing, ms, slow_down};
+use crate::support::{connect, connect_leasing, ms, settle, slow_down};
 use multilock::sim::{Cluster, Keep};
-use multilock::{LockError, LossCause, Masters, MultiLockGuard, Owner, Quarantine, RunError, Unlocked, Vote};
+use multilock::{
+    LockError, LossCause, Masters, MultiLockGuard, Owner, Policy, Quarantine, RunError, UnlockError,
+    Unlocked, Vote,
+};
 use tokio::time::{Instant, sleep, timeout};
 
 const LEASE: Duration = Duration::from_secs(3);
@@ -246,6 +249,77 @@ async fn masters_that_serve_somebody_else_end_it_early() {
         "somebody else's hold is untouched"
     );
     assert!(cluster.master(2).fields("a").is_empty(), "the rest is released");
+}
+
+/// The other masters still have the hold of a MultiLock, so nobody else can have the name. The master that forgot it gets it
+/// again once it is free there.
+#[tokio::test(start_paused = true)]
+async fn a_multi_lock_outlives_a_master_that_serves_somebody_else_for_a_moment() {
+    let cluster = Cluster::new(3);
+    let masters = connect_leasing(&cluster, LEASE).await;
+    let guard = masters.multi_lock("a").lock().await.expect("free");
+    sleep(ms(100)).await;
+    for words in [
+        &["DEL", "a"][..],
+        &["HSET", "a", "another:1", "1"],
+        &["PEXPIRE", "a", "1200"],
+    ] {
+        cluster.master(2).command(words).expect("another's");
+    }
+    sleep(ms(1000)).await;
+    assert!(guard.is_valid(), "{:?}", guard.validity());
+    assert_eq!(cluster.master(2).fields("a")[0], "another:1", "it was met");
+    sleep(ms(1000)).await;
+    assert_eq!(holders(&cluster), 3);
+    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+}
+
+/// Two late answers and one master that has forgotten are no loss: the late ones may still have the hold.
+#[tokio::test(start_paused = true)]
+async fn a_multi_lock_outlives_a_master_that_forgot_it_while_others_are_silent() {
+    let cluster = Cluster::new(3);
+    let masters = connect_leasing(&cluster, LEASE).await;
+    let guard = masters.multi_lock("a").lock().await.expect("free");
+    sleep(ms(900)).await;
+    cluster.master(2).command(&["DEL", "a"]).expect("gone");
+    cluster.master(0).freeze();
+    cluster.master(1).freeze();
+    sleep(ms(300)).await;
+    cluster.master(0).thaw();
+    cluster.master(1).thaw();
+    sleep(ms(1000)).await;
+    assert!(guard.is_valid(), "{:?}", guard.validity());
+    assert_eq!(holders(&cluster), 3);
+}
+
+/// A release tells of a loss only if another holder may have had a quorum of the masters that had lost the hold.
+#[tokio::test(start_paused = true)]
+async fn a_release_is_of_a_lost_hold_where_a_majority_had_lost_it() {
+    for (count, policy, forgetful, is_lost) in [
+        (3, Policy::RedLock, 1, false),
+        (3, Policy::RedLock, 2, true),
+        (3, Policy::MultiLock, 1, false),
+        (3, Policy::MultiLock, 2, true),
+        (4, Policy::RedLock, 2, false),
+        (4, Policy::RedLock, 3, true),
+        (5, Policy::AtLeast(4), 2, false),
+        (5, Policy::AtLeast(4), 3, true),
+    ] {
+        let cluster = Cluster::new(count);
+        let masters = connect_leasing(&cluster, LEASE).await;
+        let guard = masters.lock("a", policy).lock().await.expect("free");
+        settle().await;
+        for master in cluster.iter().take(forgetful) {
+            master.command(&["DEL", "a"]).expect("gone");
+        }
+        let unlocked = guard.unlock().await;
+        let case = format!("{policy:?} over {count}, {forgetful} forgot: {unlocked:?}");
+        match unlocked {
+            Ok(Unlocked::Released) => assert!(!is_lost, "{case}"),
+            Err(UnlockError::WasLost { .. }) => assert!(is_lost, "{case}"),
+            _ => panic!("{case}"),
+        }
+    }
 }
 
 /// Every master answers that it knows nothing of the hold: that is told with the next renewal, or with

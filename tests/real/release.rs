@@ -85,13 +85,18 @@ async fn lost_by_deletion() {
 }
 
 #[tokio::test]
-async fn a_multi_lock_is_lost_with_a_single_master() {
+async fn a_multi_lock_is_lost_with_a_majority_of_its_masters() {
     let cluster = Cluster::start(3).await;
     let masters = connect(cluster.urls()).await;
     let guard = masters.multi_lock("a").try_lock().await.expect("free");
     cluster.server(1).command(&["DEL", "a"]).await;
+    assert_eq!(guard.unlock().await, Ok(Unlocked::Released), "two still had it");
+    let guard = masters.multi_lock("a").try_lock().await.expect("free");
+    for server in &cluster.servers()[1..] {
+        server.command(&["DEL", "a"]).await;
+    }
     let Err(UnlockError::WasLost { votes }) = guard.unlock().await else {
-        panic!("one did not have it");
+        panic!("two did not have it");
     };
     assert_eq!(vote(&votes, 1), Vote::NotHeld);
     until_free(cluster.servers(), "a").await;

@@ -1,5 +1,5 @@
-//! If the masters that deny a hold leave no quorum for it, the hold ends with its next renewal. That takes at most a
-//! third of the longest lease, and the time to ask and to put the hold back.
+//! If a majority of the masters deny a hold, another holder may have a quorum, and the hold ends with its next renewal.
+//! That takes at most a third of the longest lease, and the time to ask and to put the hold back.
 //!
 //! Source: the crate's documentation of `lost()`. Needs a hold that is renewed, and counts no time in which the host
 //! stops.
@@ -25,7 +25,7 @@ fn stop(kind: &Kind) -> Duration {
 pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
     let record = case.record;
     let within = record.longest_lease / 3 + record.longest_deadline * 2;
-    // Since when no quorum is known to be left, by a clock that stands still with the host.
+    // Since when a majority is known to deny it, by a clock that stands still with the host.
     let mut gone: BTreeMap<HoldId, (Duration, usize)> = BTreeMap::new();
     let mut stopped = Duration::ZERO;
     for (place, event) in record.events.iter().enumerate() {
@@ -34,7 +34,7 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
         let Kind::Seen(sights) = &event.kind else { continue };
         for sight in sights {
             let facts = &record.holds[sight.hold];
-            let is_kept = sight.against <= record.nodes - facts.needed;
+            let is_kept = sight.against <= record.nodes / 2;
             if is_kept || !sight.renewed || sight.validity.is_zero() {
                 gone.remove(&sight.hold);
                 continue;
