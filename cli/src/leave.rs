@@ -1,6 +1,7 @@
 //! Files that commands leave for other programs.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::exit::Failure;
@@ -15,18 +16,28 @@ pub(crate) fn put(option: &str, file: &Path, text: &str) -> Result<(), Failure> 
     let put = if is_other {
         fs::write(file, text)
     } else {
-        fs::write(&beside, text)
-            .and_then(|()| fs::rename(&beside, file))
-            // A file that is mounted by itself cannot be replaced.
-            .or_else(|_| fs::write(file, text))
+        // A file that is mounted by itself cannot be replaced.
+        replace(file, &beside, text).or_else(|_| fs::write(file, text))
     };
-    let _ = fs::remove_file(&beside);
     put.map_err(|error| {
         Failure::own(format_args!(
             "{option}: {} cannot be written: {error}",
             file.display()
         ))
     })
+}
+
+/// Replaces a file by one that is written beside it. A file or a link that is there already is left alone: in a directory
+/// for all users it may be another user's.
+fn replace(file: &Path, beside: &Path, text: &str) -> io::Result<()> {
+    let mut new = File::create_new(beside)?;
+    let replaced = new
+        .write_all(text.as_bytes())
+        .and_then(|()| fs::rename(beside, file));
+    if replaced.is_err() {
+        let _ = fs::remove_file(beside);
+    }
+    replaced
 }
 
 /// Escapes the value of a label of Prometheus.

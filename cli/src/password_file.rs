@@ -12,10 +12,14 @@ const VARIABLE: &str = "MULTILOCK_PASSWORD_FILE";
 
 /// Refuses a file that no connection can log in with. A pipe is left alone, because it can be read only once.
 pub(crate) fn check() -> Result<(), Failure> {
-    let Some(file) = env::var_os(VARIABLE).filter(|file| !file.is_empty()) else {
+    // What is no text, or blank, is refused by the library, which reads the variable likewise.
+    let Ok(text) = env::var(VARIABLE) else {
         return Ok(());
     };
-    let file = Path::new(&file);
+    let file = Path::new(text.trim());
+    if file.as_os_str().is_empty() {
+        return Ok(());
+    }
     read(file).map_err(|why| {
         let message = format!(
             "{VARIABLE}: {} ({why}) is not allowed; allowed: a file with the password",

@@ -178,12 +178,17 @@ impl Storing {
         });
     }
 
-    /// Asks the masters that do not have the mark again and again, until the client is closed.
+    /// Asks the masters that do not have the mark again and again, until the client is closed. While many jobs are asked for, a
+    /// further one is left to the quorum that has its mark.
     fn ask_again(mut self, pool: &Arc<Pool>) {
+        let Ok(counted) = Arc::clone(&pool.missing_marks).try_acquire_owned() else {
+            return;
+        };
         let weak = Arc::downgrade(pool);
         let (closing, mut delays, nodes) =
             (pool.closing.clone(), slow_delays(&pool.random), pool.slots.len());
         let work = async move {
+            let _counted = counted;
             while self.marked.len() < nodes && Instant::now() < self.until {
                 sleep(delays.next().unwrap_or(LONGEST_SLOW_DELAY)).await;
                 let Some(pool) = weak.upgrade() else { return };

@@ -78,12 +78,10 @@ impl Masters {
         }
         let names = scan::names(pool, pattern).await;
         let names = names.map_err(|votes| LockError::Unreachable { votes })?;
-        let own = names
-            .iter()
-            .map(|name| pool.config.namespace.own(name).to_owned());
         // Any other key cannot be locked.
-        let is_a_name = |name: &String| Names::from(name.as_str()).check().is_ok();
-        Ok(own.filter(is_a_name).collect())
+        let is_a_name = |name: &&String| Names::from(name.as_str()).check().is_ok();
+        let own = |name: &String| pool.config.namespace.own(name).to_owned();
+        Ok(names.iter().filter(is_a_name).map(own).collect())
     }
 }
 

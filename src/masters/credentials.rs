@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
+use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
@@ -123,12 +124,19 @@ impl Provider {
     /// Gives the content of a file as the password, without the end of its last line.
     pub(crate) fn file(user: Option<String>, file: PathBuf) -> Self {
         let file = Arc::new(file);
+        // A read that hangs cannot be ended, so it takes one thread of the runtime, and no later read takes another.
+        let reading = Arc::new(Semaphore::new(1));
         Self::new(move || {
-            let (user, file) = (user.clone(), Arc::clone(&file));
+            let (user, file, reading) = (user.clone(), Arc::clone(&file), Arc::clone(&reading));
             async move {
                 let path = Arc::clone(&file);
                 let refused = |why: &dyn fmt::Display| format!("the password file {}: {why}", file.display());
-                let read = spawn_blocking(move || std::fs::read_to_string(&*path)).await?;
+                let alone = reading.acquire_owned().await?;
+                let read = spawn_blocking(move || {
+                    let _alone = alone;
+                    std::fs::read_to_string(&*path)
+                });
+                let read = read.await?;
                 let text = read.map_err(|error| refused(&error))?;
                 let password = text.trim_end_matches(['\r', '\n']);
                 if password.is_empty() {
@@ -240,5 +248,43 @@ mod tests {
         }
         std::fs::write(&file, "\n").expect("written");
         assert!(ask().await.is_err_and(|error| error.ends_with("it is empty")));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_that_hangs_takes_one_thread_however_often_it_is_read() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("password");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &file, rustix::fs::Mode::RWXU).expect("a pipe");
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .max_blocking_threads(2)
+            .build()
+            .expect("a runtime");
+        let provider = Provider::file(None, file.clone());
+        let is_left = runtime.block_on(async {
+            for _ in 0..3 {
+                let asked = provider.ask(Instant::now() + Duration::from_millis(50)).await;
+                let error = asked.expect_err("nobody writes");
+                assert!(error.ends_with("did not answer in time"), "{error}");
+            }
+            let other = timeout_at(Instant::now() + 10 * WITHIN, spawn_blocking(|| 1)).await;
+            other.is_ok()
+        });
+        if !is_left {
+            // A drop would wait for the reads.
+            runtime.shutdown_background();
+            panic!("no thread is left");
+        }
+        runtime.block_on(async {
+            // The read that hangs ends, and the next one finds a file.
+            let pipe = dir.path().join("pipe");
+            std::fs::rename(&file, &pipe).expect("renamed");
+            std::fs::write(&file, "s3cret").expect("written");
+            let write = spawn_blocking(move || std::fs::write(pipe, "late"));
+            let read = provider.ask(Instant::now() + 10 * WITHIN).await;
+            assert_eq!(read.expect("a password").password, "s3cret");
+            write.await.expect("no panic").expect("written");
+        });
     }
 }

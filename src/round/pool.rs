@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures::future::join_all;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
@@ -32,6 +32,9 @@ use crate::values::votes::{Vote, Votes};
 
 /// Number of attempts under way above which a client counts as busy.
 const BUSY: usize = 12;
+
+/// Most jobs for which masters that do not have their mark are asked again at a time: each takes a task.
+const MISSING_MARKS: usize = 256;
 
 /// The masters of a client.
 #[derive(Debug)]
@@ -61,6 +64,8 @@ pub(crate) struct Pool {
     pub(crate) stragglers: Arc<Stragglers>,
     /// Cancelled by [`Masters::close`](crate::Masters::close).
     pub(crate) closing: CancellationToken,
+    /// A permit for each job of which masters that do not have its mark are asked again.
+    pub(crate) missing_marks: Arc<Semaphore>,
     /// Releases, stragglers and attempts in progress.
     pub(crate) tracker: TaskTracker,
     /// Notified when the backlog of a master has become small enough.
@@ -153,6 +158,7 @@ impl Pool {
             deadlines: Arc::new(Deadlines::new(runtime.id())),
             stragglers: Arc::default(),
             closing: CancellationToken::new(),
+            missing_marks: Arc::new(Semaphore::new(MISSING_MARKS)),
             tracker: TaskTracker::new(),
             backlog_drained,
             runtime,

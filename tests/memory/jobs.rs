@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use multilock::sim::Cluster;
-use multilock::{Closing, LockError, Masters, NodeState, Owner, RunError, UnlockError, Unlocked};
+use multilock::sim::{Cluster, Keep, Master};
+use multilock::{Closing, LockError, Masters, NodeState, Once, Owner, RunError, UnlockError, Unlocked};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{Apart, connect, connect_leasing, executed, get_ahead, ms, queues, settle, slow_down};
@@ -278,4 +278,39 @@ async fn a_leader_that_lost_its_lock_stands_again() {
     assert_eq!(last, [3, 4], "who waited leads after the other's end");
     settle().await;
     assert!(cluster.iter().all(|master| master.locks().is_empty()));
+}
+
+/// A master without the mark of a job is asked again, by a task for each job. However many jobs are done while it is away, the
+/// tasks are bounded, and the first ones do their work once it is back.
+#[tokio::test(start_paused = true)]
+async fn jobs_that_are_done_while_a_master_is_away_take_a_bounded_number_of_tasks() {
+    const JOBS: usize = 300;
+    const MOST: usize = 256;
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    cluster.master(2).crash();
+    settle().await;
+    let before = alive();
+    for job in 0..JOBS {
+        let job = masters
+            .red_lock(format!("job-{job}"))
+            .once(Duration::from_secs(3600));
+        let done = job.run(async |_| Ok::<_, ()>(())).await.expect("granted");
+        assert_eq!(done, Once::Ran(()));
+    }
+    sleep(ms(1000)).await;
+    let tasks = alive() - before;
+    assert!((MOST..MOST + 20).contains(&tasks), "{tasks} tasks");
+    cluster.master(2).restart(Keep::Data);
+    sleep(ms(20_000)).await;
+    let marks = |master: &Master| {
+        master
+            .keys()
+            .iter()
+            .filter(|key| key.starts_with("multilock_done:"))
+            .count()
+    };
+    assert_eq!(cluster.iter().map(marks).collect::<Vec<_>>(), [JOBS, JOBS, MOST]);
+    assert!(alive() < before + 20, "{}", alive());
 }

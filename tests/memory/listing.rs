@@ -170,3 +170,21 @@ async fn an_empty_pattern_is_refused() {
     let refused = masters.held("*").try_collect::<Vec<_>>().await;
     assert!(matches!(refused, Err(LockError::Closed)), "{refused:?}");
 }
+
+/// A namespace stands before the name, so a name is reserved only by what stands before both.
+#[tokio::test(start_paused = true)]
+async fn in_a_namespace_a_name_like_a_key_of_the_crate_is_listed() {
+    let cluster = Cluster::new(3);
+    let prod = Masters::builder().namespace("prod").quarantine(Quarantine::Off);
+    let prod = cluster.connect(prod).await.expect("connects");
+    let guard = prod.red_lock("multilock_job").lock().await.expect("free");
+    settle().await;
+    assert_eq!(names(&prod, "*").await, ["multilock_job"]);
+    // A name that is as long as it may be without the namespace can be no lock in it.
+    let long = format!("prod:{}", "x".repeat(4096));
+    for master in cluster.iter() {
+        master.command(&["HSET", &long, "another:1", "1"]).expect("set");
+    }
+    assert_eq!(names(&prod, "*").await, ["multilock_job"]);
+    drop(guard);
+}

@@ -23,7 +23,7 @@ fn of(node: &str, facts: &ServerFacts) -> Vec<Finding> {
     let is_denied_by_name =
         matches!(facts.refusal, Some(NodeError::Unfit(Unfit::Denied { .. }))) && !facts.denied.is_empty();
     // Another master is in another set, and the finding is reported there.
-    let is_of_another = matches!(&facts.refusal, Some(NodeError::Unfit(Unfit::OtherSet { told_by, .. })) if **told_by != *node);
+    let is_of_another = matches!(&facts.refusal, Some(NodeError::Unfit(Unfit::OtherSet { reported_by, .. })) if **reported_by != *node);
     let refusal = facts
         .refusal
         .iter()

@@ -134,13 +134,14 @@ impl<M: Mode> Running<'_, M> {
         let left = self.end.saturating_duration_since(now);
         if self.asked.is_none() {
             if self.status.is_some() {
+                // The number of a program that has ended may be another program's by now.
                 if self.leaves_something() {
                     self.voice.detail(format_args!(
                         "the program has ended; what it leaves behind is sent {}",
                         signals::Name(self.child.end_signal)
                     ));
+                    self.ask(now);
                 }
-                self.ask(now);
             } else if left <= self.notice {
                 self.made_to = Some(Cow::Borrowed("the hold came to its end"));
                 self.voice.warn(format_args!(
