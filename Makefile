@@ -108,11 +108,12 @@ run-chaos:
 	@MULTILOCK_TEST_CLUSTER=native $(CARGO_TEST) --test chaos
 	@for lane in $(call IF_TOXIPROXY,chaos-toxiproxy); do $(MAKE) $$lane SECONDS=60; done
 
-# Builds that differ from the builds of the tests, most of them on one processor.
+# Builds that differ from the builds of the tests. They come one after the other, most of them on one processor, and
+# take the longest: so they give way to what is timed, and what computes gives way to them.
 run-builds:
-	@nice $(MAKE) instructions
-	@FUZZ_RUNS=50000 nice scripts/fuzz.sh >/dev/null
-	@nice $(MAKE) powerset
+	@nice -n 5 $(MAKE) instructions
+	@FUZZ_RUNS=50000 nice -n 5 scripts/fuzz.sh >/dev/null
+	@nice -n 5 $(MAKE) powerset
 
 run-models:
 	@nice $(MAKE) alerts

@@ -105,23 +105,18 @@ impl Masters {
         pool.stop().await;
         client.publish();
         let (released, of) = client.released.count();
-        let mut closed = Closed {
-            released: released as u64,
-            unconfirmed: (of - released) as u64,
-            kept,
-            left: Vec::new(),
-        };
-        for (slot, pending) in pool.slots.iter().zip(pending).filter(|(_, pending)| *pending > 0) {
-            closed.left.push((Arc::clone(slot.label()), pending as u64));
-        }
-        let Closed {
+        let (released, unconfirmed) = (released as u64, (of - released) as u64);
+        let pending = pool.slots.iter().zip(pending).filter(|(_, pending)| *pending > 0);
+        let left: Vec<_> = pending
+            .map(|(slot, pending)| (Arc::clone(slot.label()), pending as u64))
+            .collect();
+        log::closed(released, unconfirmed, kept, left.len());
+        Closed {
             released,
             unconfirmed,
             kept,
-            ref left,
-        } = closed;
-        log::closed(released, unconfirmed, kept, left.len());
-        closed
+            left,
+        }
     }
 }
 

@@ -182,7 +182,7 @@ async fn come_again(
 
 /// At every distance, with every habit.
 async fn share(policies: &[Policy], tasks: u64, uneven: bool) {
-    for way in [1, 3, 10] {
+    for way in [1, 10] {
         for habit in [Habit::AtOnce, Habit::Regular, Habit::Scattered] {
             let contest = Contest {
                 policies,
