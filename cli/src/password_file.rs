@@ -12,7 +12,7 @@ const VARIABLE: &str = "MULTILOCK_PASSWORD_FILE";
 
 /// Refuses a file that no connection can log in with. A pipe is left alone, because it can be read only once.
 pub(crate) fn check() -> Result<(), Failure> {
-    // What is no text, or blank, is refused by the library, which reads the variable likewise.
+    // The library reads the variable likewise, and refuses a blank one and one that is not UTF-8.
     let Ok(text) = env::var(VARIABLE) else {
         return Ok(());
     };

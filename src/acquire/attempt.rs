@@ -208,9 +208,7 @@ impl<'a> Acquisition<'a> {
             self.note_queued();
             let mut reply = Reply::acquired(answer);
             self.proposal.saw(&reply);
-            self.tally.count(&reply);
-            let causes = reply.causes.as_deref().unwrap_or_default();
-            self.blockers.add(causes, reply.holder.take());
+            self.count_reply(&mut reply);
             if self.request.permits.is_some() && matches!(reply.vote, Vote::Refused { .. }) {
                 self.blockers.seats.push((node, reply.open));
             }
@@ -254,6 +252,13 @@ impl<'a> Acquisition<'a> {
         }
     }
 
+    /// Counts a vote, with the reasons if it is a refusal.
+    pub(super) fn count_reply(&mut self, reply: &mut Reply) {
+        self.tally.count(reply);
+        let causes = reply.causes.as_deref().unwrap_or_default();
+        self.blockers.add(causes, reply.holder.take());
+    }
+
     /// Whether a field of Redisson's may be in the way on masters that have not answered. Such a field calls nobody. So few
     /// refusals decide against the attempt that they may all come from holds and attempts of this crate.
     fn may_miss_redisson(&self) -> bool {
@@ -275,9 +280,7 @@ impl<'a> Acquisition<'a> {
             {
                 let mut reply = Reply::acquired(answer);
                 self.proposal.saw(&reply);
-                self.tally.count(&reply);
-                let causes = reply.causes.as_deref().unwrap_or_default();
-                self.blockers.add(causes, reply.holder.take());
+                self.count_reply(&mut reply);
                 self.round.voted(node, &reply.vote);
                 self.rollback.votes[node] = reply.vote;
             }

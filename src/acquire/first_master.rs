@@ -23,7 +23,7 @@ use crate::round::{Round, Trust};
 use crate::values::votes::Vote;
 
 /// Time for which the grant of the first master is kept while others refuse.
-const KEPT: Duration = Duration::from_millis(50);
+const FIRST_HELD_FOR: Duration = Duration::from_millis(50);
 /// Pauses between two questions to masters that refuse: 0.7 to 2 ms.
 const SHORTEST: Duration = Duration::from_micros(700);
 const SPREAD: Duration = Duration::from_micros(1300);
@@ -47,7 +47,7 @@ impl Acquisition<'_> {
     /// Asks all masters but the first one, which has granted, until all have granted or the time is over.
     pub(super) async fn ask_the_others(&mut self) {
         let (request, pool) = (self.request, &self.request.client.pool);
-        let until = Instant::now() + KEPT;
+        let until = Instant::now() + FIRST_HELD_FOR;
         let ticket = self.waiting.as_ref().map(|waiting| waiting.waiter.ticket);
         // The waiter has no place in the queues there: it waits at the first master alone.
         let precedence = ticket.map_or(Precedence::Tried, Precedence::Ticketed);
@@ -94,9 +94,7 @@ impl Acquisition<'_> {
             if refused.is_empty() || is_over || Instant::now() + pause > until {
                 self.blockers = Blockers::default();
                 for mut reply in refused {
-                    self.tally.count(&reply);
-                    let causes = reply.causes.take().unwrap_or_default();
-                    self.blockers.add(&causes, reply.holder.take());
+                    self.count_reply(&mut reply);
                 }
                 return;
             }

@@ -37,7 +37,7 @@ impl Drop for UnderWay<'_> {
 /// Masters that are asked first.
 pub(super) struct FirstAsked {
     pub(super) nodes: NodeSet,
-    /// Time after which the others are asked, too.
+    /// Time after which the others are asked, too: a quarter of the node timeout at most, so that the rest is left for them.
     pub(super) hedge: Duration,
 }
 

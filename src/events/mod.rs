@@ -30,7 +30,7 @@ pub use self::meters::metrics_buckets;
 #[cfg(feature = "metrics")]
 pub(crate) use self::meters::{Events, Label, NodeMeters};
 pub(crate) use self::node::NodeEvents;
-pub(crate) use self::observer::EventObserver;
+pub(crate) use self::observer::{EventObserver, Survey};
 pub(crate) use self::round::RoundTrace;
 pub(crate) use self::throttle::LogThrottle;
 #[cfg(not(feature = "metrics"))]

@@ -8,6 +8,20 @@ use super::kinds::{AcquireOutcome, HoldEnd, Op, PolicyKind, UnlockOutcome, VoteK
 use crate::error::{LossCause, NodeError};
 use crate::values::policy::Policy;
 
+/// Holds of a client at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Survey {
+    pub(crate) holds: usize,
+    /// Number of holds that are permits.
+    pub(crate) permits: usize,
+    /// Number of holds without slack: exactly a quorum of more masters has them.
+    pub(crate) without_slack: usize,
+    /// Number of locks that stay with the client while nobody holds them.
+    pub(crate) idle: usize,
+    /// Age of the oldest hold that is not to last by design; zero if there is none.
+    pub(crate) oldest: Duration,
+}
+
 /// Observer of a client, of calls for locks under one label, or of one master. An observer implements the events that
 /// it notes.
 #[allow(unused_variables, reason = "the names are for implementations")]
@@ -27,17 +41,8 @@ pub(crate) trait EventObserver {
     /// Sets for each policy whether a lock could be granted now.
     fn ready(&self, is_ready: impl Fn(Policy) -> bool) {}
 
-    /// Sets the age of this client's oldest hold; zero if there is none.
-    fn oldest_hold(&self, held_for: Duration) {}
-
-    /// Sets the number of holds without slack: exactly a quorum of more masters has them.
-    fn holds_without_slack(&self, count: usize) {}
-
-    /// Sets the number of names that stay with the client while nobody holds them.
-    fn idle_locks(&self, count: usize) {}
-
-    /// Sets the number of permits that the client holds.
-    fn permits(&self, count: usize) {}
+    /// Notes what the client holds now.
+    fn surveyed(&self, survey: &Survey) {}
 
     /// Notes the end of a round. A round is won if as many masters assented as were needed.
     fn round_ended(&self, op: Op, is_won: bool, took: Duration) {}

@@ -7,10 +7,11 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use uuid::Uuid;
 
+use crate::events::Survey;
 use crate::hold::grant::Hold;
 use crate::hold::idle::IdleGrants;
 use crate::hold::last_seats::LastSeats;
-use crate::hold::schedule::{Schedule, Survey};
+use crate::hold::schedule::Schedule;
 use crate::hold::tokens::Tokens;
 use crate::masters::status::Status;
 use crate::protocol::field::{Field, Letters};
@@ -81,8 +82,11 @@ impl ClientCore {
 
     /// The status, and a survey of the holds.
     pub(super) fn survey(&self) -> (Status, Survey) {
-        let survey = self.schedule.survey();
-        (known(&self.pool, survey.holds, self.idle.count()), survey)
+        let survey = Survey {
+            idle: self.idle.count(),
+            ..self.schedule.survey()
+        };
+        (known(&self.pool, survey.holds, survey.idle), survey)
     }
 
     /// Makes a field that no hold of any client ever had before.

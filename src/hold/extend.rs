@@ -34,7 +34,7 @@ pub(crate) struct Extension {
     round: Round,
     extended: Vec<Extended>,
     /// Number of steps of clocks that had been noticed before the round began.
-    steps: u64,
+    noticed: u64,
     apart: FuturesUnordered<BoxFuture<'static, Apart>>,
 }
 
@@ -80,7 +80,7 @@ impl Extension {
     pub(crate) fn begin(client: &Arc<ClientCore>, holds: Vec<(Hold, Duration)>) -> Self {
         let pool = &client.pool;
         // Both are read before anything is sent.
-        let (steps, now) = (pool.steps.count(), pool.clock.now());
+        let (noticed, now) = (pool.steps.count(), pool.clock.now());
         let extended: Vec<Extended> = holds
             .into_iter()
             .map(|(hold, lease)| Extended {
@@ -97,7 +97,7 @@ impl Extension {
             })
             .collect();
         for entry in &extended {
-            entry.hold.ask(entry.lease);
+            entry.hold.note_lease_asked(entry.lease);
         }
         let renewals: Vec<_> = extended
             .iter()
@@ -111,9 +111,9 @@ impl Extension {
             .unwrap_or(0);
         Self {
             client: Arc::clone(client),
-            round: Round::begin(pool, &request, Trust::Kept(needed), |_| true),
+            round: Round::begin(pool, &request, Trust::Extension(needed), |_| true),
             extended,
-            steps,
+            noticed,
             apart: FuturesUnordered::new(),
         }
     }
@@ -123,7 +123,7 @@ impl Extension {
     /// # Cancel safety
     ///
     /// No answer is lost.
-    pub(crate) async fn step(&mut self) -> bool {
+    pub(crate) async fn take_next(&mut self) -> bool {
         tokio::select! {
             biased;
             Some((index, node, vote)) = self.apart.next(), if !self.apart.is_empty() => {
@@ -163,7 +163,7 @@ impl Extension {
             // The kind of the entry stays: other masters answer to the question as it was.
             let renewal = entry.renewal_as(entry.hold.grant.kind());
             let request = request(&self.client.pool, &[renewal]);
-            let trust = Trust::Kept(entry.hold.grant.needed);
+            let trust = Trust::Extension(entry.hold.grant.needed);
             let mut round = Round::begin(&self.client.pool, &request, trust, |other| other == node).needs(1);
             let grant = Arc::clone(&entry.hold.grant);
             self.apart.push(Box::pin(async move {
@@ -204,7 +204,7 @@ impl Extension {
         // A master that confirms after the quorum adds its own end.
         if granted && entry.agreed.len() >= entry.hold.grant.needed {
             let (on, needed) = (entry.agreed, entry.hold.grant.needed);
-            let ends = HoldExpiry::new(entry.validity, on, needed, &self.client.pool.steps, self.steps);
+            let ends = HoldExpiry::new(entry.validity, on, needed, &self.client.pool.steps, self.noticed);
             if METERED && !entry.confirmed {
                 entry.margin = entry.hold.remaining();
             }
@@ -294,10 +294,10 @@ pub(crate) async fn extend(
     loop {
         tokio::select! {
             biased;
-            more = extension.step() => {
+            more = extension.take_next() => {
                 if extension.is_confirmed(0) {
                     // The other answers may still show masters that forgot the hold.
-                    client.pool.in_background(async move { while extension.step().await {} });
+                    client.pool.in_background(async move { while extension.take_next().await {} });
                     return Ok(());
                 }
                 if !more || hold.remaining().is_zero() {

@@ -106,8 +106,8 @@ impl Hold {
     }
 
     /// Notes that an extension by this lease is about to be sent.
-    pub(crate) fn ask(&self, lease: Duration) {
-        self.grant.state().ask(lease);
+    pub(crate) fn note_lease_asked(&self, lease: Duration) {
+        self.grant.state().note_lease_asked(lease);
     }
 
     /// Keeps a guard in the hold for good. With `renew`, the guard wanted the renewal that ends now. Returns

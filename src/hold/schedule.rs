@@ -11,7 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::events::log;
+use crate::events::{Survey, log};
 use crate::hold::Upkeep;
 use crate::hold::grant::Grant;
 use crate::protocol::field::Field;
@@ -46,18 +46,6 @@ struct ScheduleState {
     watched: bool,
     /// End of the task's sleep; `None` while it sleeps until it is woken.
     sleeping_until: Option<Instant>,
-}
-
-/// Holds at one moment.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Survey {
-    pub(crate) holds: usize,
-    /// Number of holds that are permits.
-    pub(crate) permits: usize,
-    /// Number of holds without slack: exactly a quorum of more masters has them.
-    pub(crate) without_slack: usize,
-    /// Age of the oldest hold that is not to last by design.
-    pub(crate) oldest: Duration,
 }
 
 impl Schedule {

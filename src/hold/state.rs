@@ -467,7 +467,7 @@ impl HoldState {
 
     /// Notes a request for an extension. If its lease is longer than the hold's own, some masters may have
     /// that lease.
-    pub(super) fn ask(&mut self, lease: Duration) {
+    pub(super) fn note_lease_asked(&mut self, lease: Duration) {
         self.is_longer |= lease > self.lease;
     }
 

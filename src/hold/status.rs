@@ -45,10 +45,7 @@ impl ClientCore {
             if !status.closed {
                 self.pool.events.ready(|policy| status.is_ready(policy));
             }
-            self.pool.events.oldest_hold(survey.oldest);
-            self.pool.events.holds_without_slack(survey.without_slack);
-            self.pool.events.idle_locks(status.idle);
-            self.pool.events.permits(survey.permits);
+            self.pool.events.surveyed(&survey);
             for (slot, node) in self.pool.slots.iter().zip(&status.nodes) {
                 if let Ok(connection) = &node.connection {
                     slot.events()

@@ -115,7 +115,7 @@ fn sort_out(client: &Arc<ClientCore>, due: Vec<Arc<Grant>>) -> Vec<(Hold, Durati
 
 async fn renew(client: Arc<ClientCore>, holds: Vec<(Hold, Duration)>) -> Vec<(Arc<Grant>, bool)> {
     let mut extension = Extension::begin(&client, holds);
-    while extension.step().await {}
+    while extension.take_next().await {}
     let with_outcome = |(grant, margin): (Arc<Grant>, Option<Duration>)| {
         client.pool.events.renewed(margin);
         if margin.is_some() {

@@ -53,9 +53,9 @@ impl Subscription {
         };
         let mut calls = Vec::new();
         for (form, channel) in channels {
-            let topic = pool
-                .topics
-                .join(form, &channel, || calls.extend(subscribe(pool, form, &channel)));
+            let topic = pool.topics.join(form, &channel, || {
+                calls.extend(listen(true, pool, form, &channel));
+            });
             subscription.topics.push((form, channel, topic));
         }
         let confirmed = join_all(calls.into_iter().map(Inbox::answer));
@@ -124,7 +124,7 @@ impl Drop for Subscription {
         let mut calls = Vec::new();
         for (form, channel, _) in &self.topics {
             pool.topics.leave(*form, channel, || {
-                calls.extend(unsubscribe(&pool, *form, channel));
+                calls.extend(listen(false, &pool, *form, channel));
             });
         }
         if !calls.is_empty() {
@@ -144,14 +144,8 @@ impl fmt::Debug for Subscription {
     }
 }
 
-fn subscribe(pool: &Pool, form: ChannelForm, channel: &str) -> Vec<Inbox> {
+fn listen(on: bool, pool: &Pool, form: ChannelForm, channel: &str) -> Vec<Inbox> {
     let channels = [channel.to_owned()];
     let links = pool.slots.iter().filter_map(|slot| slot.link().ok());
-    links.map(|link| link.subscribe(form, &channels)).collect()
-}
-
-fn unsubscribe(pool: &Pool, form: ChannelForm, channel: &str) -> Vec<Inbox> {
-    let channels = [channel.to_owned()];
-    let links = pool.slots.iter().filter_map(|slot| slot.link().ok());
-    links.map(|link| link.unsubscribe(form, &channels)).collect()
+    links.map(|link| link.listen(on, form, &channels)).collect()
 }

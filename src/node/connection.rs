@@ -156,14 +156,9 @@ impl Link {
         self.answered_by(|reply| self.wire.load(script, reply))
     }
 
-    /// Subscribes to some channels; answered when the master has confirmed.
-    pub(crate) fn subscribe(&self, form: ChannelForm, channels: &[String]) -> Inbox {
-        self.answered_by(|reply| self.wire.subscribe(form, channels, reply))
-    }
-
-    /// Unsubscribes from some channels.
-    pub(crate) fn unsubscribe(&self, form: ChannelForm, channels: &[String]) -> Inbox {
-        self.answered_by(|reply| self.wire.unsubscribe(form, channels, reply))
+    /// Subscribes to some channels if `on`, or unsubscribes from them; answered when the master has confirmed.
+    pub(crate) fn listen(&self, on: bool, form: ChannelForm, channels: &[String]) -> Inbox {
+        self.answered_by(|reply| self.wire.listen(on, form, channels, reply))
     }
 
     fn answered_by(&self, ask: impl FnOnce(ReplyTo)) -> Inbox {

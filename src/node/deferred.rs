@@ -195,7 +195,7 @@ impl Deferrals {
             with_source: AtomicBool::new(false),
             releases: Mutex::new(batch),
         });
-        link.call(&request, By::Sha, ReplyTo::left_to(call, 0));
+        link.call(&request, By::Sha, ReplyTo::left_to(call));
     }
 
     /// Takes the answers to a batch.
@@ -289,7 +289,7 @@ struct Batch {
 impl Late for Batch {
     fn answered(self: Arc<Self>, _: usize, answer: Answer) {
         if Fault::is_no_script(&answer) && !self.with_source.swap(true, Ordering::Relaxed) {
-            let reply = ReplyTo::left_to(Arc::clone(&self) as _, 0);
+            let reply = ReplyTo::left_to(Arc::clone(&self) as _);
             return self.link.call(&self.request, By::Source, reply);
         }
         let releases = std::mem::take(&mut *self.releases.lock());

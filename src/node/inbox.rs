@@ -165,12 +165,12 @@ impl ReplyTo {
     }
 
     /// Makes a way back for an answer that has no asker.
-    pub(crate) fn left_to(late: Arc<dyn Late>, node: usize) -> Self {
-        let inbox = Inbox::new(node + 1, |_| false);
+    pub(crate) fn left_to(late: Arc<dyn Late>) -> Self {
+        let inbox = Inbox::new(1, |_| false);
         inbox.0.lock().late = Some(late);
         Self {
             shared: Some(Arc::clone(&inbox.0)),
-            node,
+            node: 0,
         }
     }
 

@@ -43,7 +43,6 @@ pub(crate) struct KeeperContext {
     pub(crate) client: Uuid,
     /// Label of the client, and the time for which a master is to store it.
     pub(crate) label: Arc<str>,
-    pub(crate) label_kept: Duration,
     pub(crate) servers: Arc<KnownServers>,
     pub(crate) topics: Arc<Topics>,
     pub(crate) random: Arc<Random>,
@@ -192,7 +191,7 @@ impl Keeper {
         let subscribing = self.context.topics.resume(|channels| {
             let subscribing: Vec<Inbox> = channels
                 .iter()
-                .map(|(form, channels)| link.subscribe(*form, channels))
+                .map(|(form, channels)| link.listen(true, *form, channels))
                 .collect();
             self.slot.up(Arc::clone(link));
             subscribing

@@ -88,11 +88,8 @@ pub(crate) trait Wire: fmt::Debug + Send + Sync {
     /// Loads a script again.
     fn load(&self, script: &'static Script, reply: ReplyTo);
 
-    /// Subscribes to some channels; answered when the master has confirmed them all.
-    fn subscribe(&self, form: ChannelForm, channels: &[String], reply: ReplyTo);
-
-    /// Unsubscribes from some channels.
-    fn unsubscribe(&self, form: ChannelForm, channels: &[String], reply: ReplyTo);
+    /// Subscribes to some channels if `on`, or unsubscribes from them; answered when the master has confirmed them all.
+    fn listen(&self, on: bool, form: ChannelForm, channels: &[String], reply: ReplyTo);
 
     /// Bytes of the calls that have no answer yet.
     fn waiting(&self) -> usize;

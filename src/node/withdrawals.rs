@@ -82,7 +82,7 @@ impl<'a> Withdrawals<'a> {
                 with_source: AtomicBool::new(false),
             };
             self.link
-                .call(&request, By::Sha, ReplyTo::left_to(Arc::new(pending), 0));
+                .call(&request, By::Sha, ReplyTo::left_to(Arc::new(pending)));
         }
     }
 }
@@ -100,7 +100,7 @@ struct PendingWithdrawal {
 impl Late for PendingWithdrawal {
     fn answered(self: Arc<Self>, _: usize, answer: Answer) {
         if Fault::is_no_script(&answer) && !self.with_source.swap(true, Ordering::Relaxed) {
-            let reply = ReplyTo::left_to(Arc::clone(&self) as _, 0);
+            let reply = ReplyTo::left_to(Arc::clone(&self) as _);
             return self.link.call(&self.request, By::Source, reply);
         }
         self.link.react_to(&answer);

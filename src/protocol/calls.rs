@@ -18,7 +18,7 @@ use crate::protocol::record::HIDDEN;
 use crate::protocol::waiter::{Precedence, Waiter};
 use crate::values::master_set::MasterSet;
 use crate::values::names::Names;
-use crate::values::token::{Block, FencingToken};
+use crate::values::token::Block;
 
 macro_rules! script {
     ($constant:ident, $op:ident, $file:literal $(, behind $shared:literal)*) => {
@@ -73,24 +73,6 @@ pub(crate) fn batches<T>(mut rest: &[T], keys: impl Fn(&T) -> usize) -> impl Ite
         rest = left;
         (!batch.is_empty()).then_some(batch)
     })
-}
-
-/// Writes the names and, after each name, its revocation mark.
-fn keys_and_marks(encoder: &mut Encoder, names: &Names) {
-    for name in names.iter() {
-        encoder.word(name);
-        encoder.keys([revocation_mark(name)]);
-    }
-}
-
-/// Fences of a lock; none for a lock without a token.
-fn fences(names: &Names, token: FencingToken) -> impl ExactSizeIterator<Item = Key<'_>> {
-    let wanted = if token == FencingToken::NONE {
-        0
-    } else {
-        names.len()
-    };
-    names.iter().take(wanted).map(fence)
 }
 
 /// Keys of the readers of each name; none for a plain lock.
@@ -261,8 +243,13 @@ pub(crate) fn extend(renewals: &[Renewal<'_>], fencing: Fencing, evidence: Evide
     let keys = renewals.iter().map(keys).sum::<usize>() + usize::from(evidence.key().is_some());
     let mut call = Encoder::new(&EXTEND, keys, renewals.iter().map(|renewal| renewal.names));
     for renewal in renewals {
-        keys_and_marks(&mut call, renewal.names);
-        call.keys(fences(renewal.names, renewal.tokens.first));
+        for name in renewal.names.iter() {
+            call.word(name);
+            call.keys([revocation_mark(name)]);
+        }
+        if !renewal.tokens.is_none() {
+            call.keys(renewal.names.iter().map(fence));
+        }
         if renewal.kind.is_shared() {
             for name in renewal.names.iter() {
                 call.keys([keys::readers(name), queue(name), deadlines(name)]);
@@ -500,6 +487,7 @@ mod tests {
     use super::*;
     use crate::protocol::field::{Field, Letters};
     use crate::protocol::waiter::WaiterKind;
+    use crate::values::token::FencingToken;
 
     #[test]
     fn batches_are_bounded_by_keys() {

@@ -8,7 +8,7 @@ use crate::values::votes::Vote;
 pub(crate) enum Ended {
     /// Enough masters have released the hold.
     Confirmed,
-    /// So many masters had lost the hold that another holder may have had a quorum of them.
+    /// Another holder may have had a quorum of the masters that had lost the hold.
     Gone,
     /// Too few masters have answered.
     Unconfirmed,

@@ -104,7 +104,7 @@ pub(crate) enum Trust {
     Quorum(usize),
     /// In an extension for this many grants. Masters with a step of their clock count here, too: the extension judges
     /// their answers hold by hold.
-    Kept(usize),
+    Extension(usize),
 }
 
 impl Trust {
@@ -112,7 +112,7 @@ impl Trust {
     fn needed(self) -> usize {
         match self {
             Self::All => 0,
-            Self::Quorum(needed) | Self::Kept(needed) => needed,
+            Self::Quorum(needed) | Self::Extension(needed) => needed,
         }
     }
 
@@ -121,7 +121,7 @@ impl Trust {
         let (needed, of_link): (_, fn(&Link, Instant) -> Duration) = match self {
             Self::All => return None,
             Self::Quorum(needed) => (needed, Link::quarantine),
-            Self::Kept(needed) => (needed, Link::memory_quarantine),
+            Self::Extension(needed) => (needed, Link::memory_quarantine),
         };
         let left =
             |link: &Result<Arc<Link>, Fault>| link.as_ref().map_or(Duration::ZERO, |link| of_link(link, now));

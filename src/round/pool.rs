@@ -16,7 +16,6 @@ use uuid::Uuid;
 use crate::events::{Events, LogThrottle, NodeEvents};
 use crate::masters::config::{Config, Rounds};
 use crate::node::channels::Topics;
-use crate::node::label;
 use crate::node::trust::membership::Membership;
 use crate::node::{Endpoint, Keeper, KeeperContext, KnownServers, Slot};
 use crate::protocol::calls::Evidence;
@@ -30,7 +29,8 @@ use crate::time::random::Random;
 use crate::time::steps::Steps;
 use crate::values::votes::{Vote, Votes};
 
-/// Number of attempts under way above which a client counts as busy.
+/// Number of attempts under way above which a client counts as busy. With eight tasks a thrifty round gains little, with 64
+/// a third of all pairs.
 const BUSY: usize = 12;
 
 /// Most jobs for which masters that do not have their mark are asked again at a time: each takes a task.
@@ -103,7 +103,6 @@ impl Pool {
         let servers = Arc::new(KnownServers::new(nodes.len(), clock));
         let id = random.uuid();
         let label = config.client_label.text();
-        let label_kept = label::kept(lease_timing.longest_lease);
         let topics = Arc::new(Topics::new(nodes.len(), keys::calls(id)));
         let steps = Arc::new(Steps::new(nodes.len()));
         let (backlog_drained, changed) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
@@ -124,7 +123,6 @@ impl Pool {
                 node,
                 client: id,
                 label: Arc::clone(&label),
-                label_kept,
                 topics: Arc::clone(&topics),
                 random: Arc::clone(&random),
                 servers: Arc::clone(&servers),

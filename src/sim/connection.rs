@@ -213,13 +213,6 @@ impl MemoryPipe {
 #[derive(Clone)]
 pub(super) struct MemoryWire(pub(super) Arc<MemoryPipe>);
 
-impl MemoryWire {
-    fn listen(&self, form: ChannelForm, channels: &[String], on: bool, reply: ReplyTo) {
-        let channels = channels.to_vec();
-        self.0.send(Ask::Listen { form, channels, on }, reply);
-    }
-}
-
 impl node::Wire for MemoryWire {
     fn call(&self, request: &Request, by: By, reply: ReplyTo) {
         self.0.send(Ask::script(request, by), reply);
@@ -229,12 +222,9 @@ impl node::Wire for MemoryWire {
         self.0.send(Ask::Load(script), reply);
     }
 
-    fn subscribe(&self, form: ChannelForm, channels: &[String], reply: ReplyTo) {
-        self.listen(form, channels, true, reply);
-    }
-
-    fn unsubscribe(&self, form: ChannelForm, channels: &[String], reply: ReplyTo) {
-        self.listen(form, channels, false, reply);
+    fn listen(&self, on: bool, form: ChannelForm, channels: &[String], reply: ReplyTo) {
+        let channels = channels.to_vec();
+        self.0.send(Ask::Listen { form, channels, on }, reply);
     }
 
     fn waiting(&self) -> usize {

@@ -111,11 +111,7 @@ impl Wire for NullWire {
         self.answer(reply, Value::Nil);
     }
 
-    fn subscribe(&self, _form: ChannelForm, _channels: &[String], reply: ReplyTo) {
-        self.answer(reply, Value::Nil);
-    }
-
-    fn unsubscribe(&self, _form: ChannelForm, _channels: &[String], reply: ReplyTo) {
+    fn listen(&self, _on: bool, _form: ChannelForm, _channels: &[String], reply: ReplyTo) {
         self.answer(reply, Value::Nil);
     }
 

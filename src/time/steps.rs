@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use crate::time::clock::Moment;
 
 /// Most steps that are stored apart for each master; the oldest of more are added up.
-const KEPT: usize = 32;
+const MOST_STEPS: usize = 32;
 
 /// Steps of all masters of a pool.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl Steps {
     /// Notes a step of a master's clock that was noticed at `at`.
     pub(crate) fn note(&self, node: usize, at: Moment, by: Duration) {
         let mut noticed = self.of(node);
-        if noticed.len() == KEPT {
+        if noticed.len() == MOST_STEPS {
             let oldest = noticed.remove(0);
             noticed[0].by += oldest.by;
         }

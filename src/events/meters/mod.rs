@@ -18,7 +18,7 @@ use super::kinds::{
     AcquireOutcome, HoldEnd, NamedPolicy, Op, PolicyKind, RenewalOutcome, RoundOutcome, UnlockOutcome,
     VoteKind, WokenBy,
 };
-use super::observer::EventObserver;
+use super::observer::{EventObserver, Survey};
 use crate::error::{LossCause, NodeError};
 use crate::values::policy::Policy;
 
@@ -99,29 +99,13 @@ impl EventObserver for Events {
         ready(NamedPolicy::MultiLock, Policy::MultiLock);
     }
 
-    fn oldest_hold(&self, held_for: Duration) {
-        self.0.meters.oldest_hold.set(held_for);
-    }
-
-    fn holds_without_slack(&self, count: usize) {
-        self.0
-            .meters
-            .holds_without_slack
-            .set(u32::try_from(count).unwrap_or(u32::MAX));
-    }
-
-    fn idle_locks(&self, count: usize) {
-        self.0
-            .meters
-            .idle_locks
-            .set(u32::try_from(count).unwrap_or(u32::MAX));
-    }
-
-    fn permits(&self, count: usize) {
-        self.0
-            .meters
-            .permits
-            .set(u32::try_from(count).unwrap_or(u32::MAX));
+    fn surveyed(&self, survey: &Survey) {
+        let meters = &self.0.meters;
+        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        meters.oldest_hold.set(survey.oldest);
+        meters.holds_without_slack.set(number(survey.without_slack));
+        meters.idle_locks.set(number(survey.idle));
+        meters.permits.set(number(survey.permits));
     }
 
     fn round_ended(&self, op: Op, is_won: bool, took: Duration) {

@@ -192,10 +192,10 @@ fn what_is_not_taken_is_not_renewed() {
 #[test]
 fn a_longer_lease_is_remembered_once_it_was_asked_for() {
     let mut state = held();
-    state.ask(LEASE);
+    state.note_lease_asked(LEASE);
     assert!(!state.is_longer);
-    state.ask(LEASE * 2);
-    state.ask(LEASE);
+    state.note_lease_asked(LEASE * 2);
+    state.note_lease_asked(LEASE);
     assert!(state.is_longer);
 }
 
@@ -358,7 +358,7 @@ fn what_is_not_as_it_was_granted_does_not_stay() {
     kept.exit(true, false);
     assert!(!kept.become_idle(at(1), AT_ONCE, HoldKind::Plain));
     let mut longer = vacant();
-    longer.ask(LEASE * 2);
+    longer.note_lease_asked(LEASE * 2);
     assert!(!longer.become_idle(at(1), AT_ONCE, HoldKind::Plain));
     assert!(
         !vacant().become_idle(at(30), AT_ONCE, HoldKind::Plain),

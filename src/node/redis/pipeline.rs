@@ -231,10 +231,9 @@ impl Drop for Driver {
 }
 
 impl Driver {
-    /// Makes the driver of a RESP2 connection that only subscribes to channels.
-    pub(super) fn for_notices(mut self) -> Self {
+    /// From now on the RESP2 connection only subscribes to channels: an array is a message, and no reply.
+    pub(super) fn takes_notices_in_arrays(&mut self) {
         self.notices = Notices::InArrays;
-        self
     }
 
     /// Whether the driver is to let other tasks run before it writes. The runtime runs the task that was woken last first,

@@ -92,9 +92,7 @@ impl Server {
         let begun = Instant::now();
         let stream = self.open().await?;
         let credentials = self.ask_for_credentials(begun).await?;
-        let mut calls = self
-            .log_in(stream, &listener, credentials.as_ref(), |driver| driver)
-            .await?;
+        let mut calls = self.log_in(stream, &listener, credentials.as_ref()).await?;
         // Over RESP2 a connection that has subscribed takes no calls.
         let mut notices = if calls.resp3 {
             None
@@ -175,12 +173,11 @@ impl Server {
         stream: Box<dyn Stream>,
         listener: &Listener,
         credentials: Option<&Credentials>,
-        dress: impl FnOnce(Driver) -> Driver,
     ) -> Result<LoggedInSocket, NodeError> {
         let (pipe, driver) = Pipe::open(stream, Arc::clone(listener));
         let mut line = LoggedInSocket {
             pipe: Arc::clone(&pipe),
-            driver: dress(driver),
+            driver,
             resp3: false,
             client_id: None,
         };
@@ -209,8 +206,9 @@ impl Server {
         credentials: Option<&Credentials>,
     ) -> Result<LoggedInSocket, NodeError> {
         let stream = self.open().await?;
-        self.log_in(stream, listener, credentials, Driver::for_notices)
-            .await
+        let mut line = self.log_in(stream, listener, credentials).await?;
+        line.driver.takes_notices_in_arrays();
+        Ok(line)
     }
 
     pub(super) async fn introduce(&self, pipe: &Pipe, resp3: bool) -> Result<Peer, NodeError> {

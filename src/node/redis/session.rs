@@ -35,9 +35,7 @@ impl Server {
         let stream = self.open().await?;
         let credentials = self.ask_for_credentials(begun).await?;
         let listener: Listener = Arc::new(|_, _, _| {});
-        let line = self
-            .log_in(stream, &listener, credentials.as_ref(), |driver| driver)
-            .await?;
+        let line = self.log_in(stream, &listener, credentials.as_ref()).await?;
         Ok(Session {
             pipe: line.pipe,
             _driver: AbortOnDropHandle::new(tokio::spawn(line.driver)),

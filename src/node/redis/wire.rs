@@ -20,15 +20,6 @@ pub(super) struct ServerWire {
     pub(super) _refresh: Option<AbortOnDropHandle<()>>,
 }
 
-impl ServerWire {
-    fn listen(&self, verb: &str, channels: &[String], reply: ReplyTo) {
-        let mut command = redis::cmd(verb);
-        command.arg(channels);
-        let pipe = self.notices.as_ref().unwrap_or(&self.calls);
-        pipe.send(&command.get_packed_command(), channels.len(), reply);
-    }
-}
-
 impl Wire for ServerWire {
     fn call(&self, request: &Request, by: By, reply: ReplyTo) {
         match by {
@@ -41,20 +32,16 @@ impl Wire for ServerWire {
         self.calls.send(&script.load().get_packed_command(), 1, reply);
     }
 
-    fn subscribe(&self, form: ChannelForm, channels: &[String], reply: ReplyTo) {
-        let verb = match form {
-            ChannelForm::Exact => "SUBSCRIBE",
-            ChannelForm::Pattern => "PSUBSCRIBE",
-        };
-        self.listen(verb, channels, reply);
-    }
-
-    fn unsubscribe(&self, form: ChannelForm, channels: &[String], reply: ReplyTo) {
-        let verb = match form {
-            ChannelForm::Exact => "UNSUBSCRIBE",
-            ChannelForm::Pattern => "PUNSUBSCRIBE",
-        };
-        self.listen(verb, channels, reply);
+    fn listen(&self, on: bool, form: ChannelForm, channels: &[String], reply: ReplyTo) {
+        let mut command = redis::cmd(match (form, on) {
+            (ChannelForm::Exact, true) => "SUBSCRIBE",
+            (ChannelForm::Exact, false) => "UNSUBSCRIBE",
+            (ChannelForm::Pattern, true) => "PSUBSCRIBE",
+            (ChannelForm::Pattern, false) => "PUNSUBSCRIBE",
+        });
+        command.arg(channels);
+        let pipe = self.notices.as_ref().unwrap_or(&self.calls);
+        pipe.send(&command.get_packed_command(), channels.len(), reply);
     }
 
     fn waiting(&self) -> usize {

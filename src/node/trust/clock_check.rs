@@ -29,8 +29,8 @@ use crate::time::clock::Moment;
 use crate::time::steps::Steps;
 use crate::time::validity::{LEAST_DRIFT_FACTOR, longest_with_less_drift};
 
-/// Most suspicions that are stored apart.
-const KEPT: usize = 8;
+/// Most suspicions that are stored apart. With more, the shortest counts for as long as the next one.
+const MOST_SUSPICIONS: usize = 8;
 
 /// Clock and memory of one run of one master.
 #[derive(Debug)]
@@ -179,7 +179,7 @@ impl ClockState {
         }
         while let Some(last) = self.suspicions.last() {
             let left = last.left(Duration::MAX, since);
-            if left > harmed && self.suspicions.len() < KEPT {
+            if left > harmed && self.suspicions.len() < MOST_SUSPICIONS {
                 break;
             }
             harmed = harmed.max(left);

@@ -30,12 +30,10 @@ impl Line {
             let messages = (channel.to_owned(), message.to_owned());
             note.lock().expect("not poisoned").push(messages);
         };
-        let (pipe, driver) = Pipe::open(Box::new(client), Arc::new(listener));
-        let driver = if notices_in_arrays {
-            driver.for_notices()
-        } else {
-            driver
-        };
+        let (pipe, mut driver) = Pipe::open(Box::new(client), Arc::new(listener));
+        if notices_in_arrays {
+            driver.takes_notices_in_arrays();
+        }
         Self {
             pipe,
             driver: AbortOnDropHandle::new(tokio::spawn(driver)),
