@@ -24,7 +24,9 @@ mod unmetered;
 
 pub(crate) use self::acquire::AcquireTrace;
 pub(crate) use self::hold::HoldTrace;
-pub(crate) use self::kinds::{HoldEnd, Op, UnlockOutcome, VoteKind, WokenBy, Word};
+#[cfg(feature = "test-util")]
+pub(crate) use self::kinds::Word;
+pub(crate) use self::kinds::{HoldEnd, Op, UnlockOutcome, VoteKind, WokenBy};
 #[cfg(feature = "metrics")]
 pub use self::meters::metrics_buckets;
 #[cfg(feature = "metrics")]

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use crate::events::{Op, Word};
+use crate::events::Op;
 use crate::protocol::keys::Key;
 use crate::values::names::Names;
 
@@ -25,11 +25,6 @@ impl Script {
             source,
             sha: LazyLock::new(sha),
         }
-    }
-
-    /// Name of its operation. Several scripts may have the same.
-    pub(crate) fn name(&self) -> &'static str {
-        self.op.word()
     }
 
     /// Whether a call of the script may leave a field on a master that has to be released.

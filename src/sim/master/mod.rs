@@ -23,6 +23,7 @@ use super::observer::{Call, Fate};
 use super::store::Bytes;
 use crate::admin::capabilities::Capabilities;
 use crate::error::NodeError;
+use crate::events::Word;
 use crate::node::{ChannelForm, Identity, Listener, Peer};
 use crate::protocol::calls;
 use crate::protocol::keys::SET;
@@ -197,7 +198,7 @@ impl Master {
             } => Some(Call {
                 master: self.inner.node,
                 connection: client,
-                script: script.name(),
+                script: script.op.word(),
                 keys: texts(keys),
                 args: texts(args),
             }),
@@ -247,7 +248,7 @@ impl Master {
         }
         state
             .scripts
-            .extend(calls::ALL.map(|script| (script.source, script.name())));
+            .extend(calls::ALL.map(|script| (script.source, script.op.word())));
         let client_id = state.next_client;
         state.next_client += 1;
         let resets = state.resets;
@@ -340,7 +341,7 @@ impl Master {
                 script, keys, args, ..
             } => (*script, keys, args),
             Ask::Load(script) => {
-                state.scripts.insert(script.source, script.name());
+                state.scripts.insert(script.source, script.op.word());
                 return (Ok(Value::Okay), true);
             }
             // Even a server that cannot write, or is loading, lets its clients subscribe.
@@ -355,8 +356,8 @@ impl Master {
         if ask.by_sha() && !state.scripts.contains_key(script.source) {
             return (Err("NOSCRIPT No matching script. Please use EVAL.".into()), true);
         }
-        state.scripts.insert(script.source, script.name());
-        *state.executed.entry(script.name()).or_default() += 1;
+        state.scripts.insert(script.source, script.op.word());
+        *state.executed.entry(script.op.word()).or_default() += 1;
         let reply = self
             .inner
             .lua
