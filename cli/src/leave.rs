@@ -47,3 +47,28 @@ pub(crate) fn escaped(value: &str) -> String {
         .replace('"', "\\\"")
         .replace('\n', r"\n")
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_that_is_planted_beside_a_file_is_not_followed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (file, theirs) = (dir.path().join("report"), dir.path().join("theirs"));
+        fs::write(&theirs, "precious").expect("written");
+        let beside = dir.path().join(format!("report.{}", std::process::id()));
+        std::os::unix::fs::symlink(&theirs, &beside).expect("a link");
+        put("--report", &file, "done").expect("written");
+        assert_eq!(fs::read_to_string(&file).expect("a file"), "done");
+        assert_eq!(fs::read_to_string(&theirs).expect("a file"), "precious");
+        fs::remove_file(&beside).expect("it is left");
+        put("--report", &file, "done again").expect("written");
+        assert_eq!(fs::read_to_string(&file).expect("a file"), "done again");
+        assert_eq!(
+            fs::read_dir(dir.path()).expect("a directory").count(),
+            2,
+            "nothing is beside it"
+        );
+    }
+}

@@ -359,11 +359,20 @@ async fn a_password_file_that_cannot_be_used() {
     let mut manual = multilock(&without);
     manual.env("MULTILOCK_PASSWORD_FILE", at("missing")).arg("man");
     assert_eq!(said(manual.spawn().expect("the command")).await.code, Some(0));
-    let mut command = multilock(&without);
-    command.env("MULTILOCK_PASSWORD_FILE", at("good"));
-    // Without a wait, which would be told of on a busy machine.
-    let ended = run(command, &["a", "-n", "--", "true"]).await;
-    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+    // The name is read as the library reads it: blanks around it do not count.
+    let good = at("good").display().to_string();
+    for name in [good.clone(), format!(" {good}\n")] {
+        let mut command = multilock(&without);
+        command.env("MULTILOCK_PASSWORD_FILE", name);
+        // Without a wait, which would be told of on a busy machine.
+        let ended = run(command, &["a", "-n", "--", "true"]).await;
+        assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+    }
+    let mut blank = multilock(&without);
+    blank.env("MULTILOCK_PASSWORD_FILE", " ");
+    let ended = run(blank, &["a", "-n", "--", "true"]).await;
+    assert_eq!(ended.code, Some(64), "{ended:?}");
+    assert!(ended.stderr.contains("the name of a file"), "{ended:?}");
 }
 
 /// A pipe that nobody writes to holds up the thread that reads it, as a name server without an answer does.
