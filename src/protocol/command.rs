@@ -11,7 +11,7 @@ use crate::values::names::Names;
 /// One Lua script.
 pub(crate) struct Script {
     pub(crate) op: Op,
-    /// Name of its own file; those with what it shares with others stand in front of it.
+    /// Name of its own Lua file. Its source begins with the files that it shares with other scripts.
     file: &'static str,
     pub(crate) source: &'static str,
     sha: LazyLock<String>,

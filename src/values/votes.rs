@@ -56,9 +56,9 @@ pub enum Vote {
     },
     /// The outcome was certain before this master answered.
     Pending,
-    /// Not asked: a busy client asked as many masters as are needed ([`Rounds`](crate::Rounds)), and all of them granted. With
-    /// [`beside_redisson`](crate::MastersBuilder::beside_redisson), a waiter may also ask the first master alone, and be refused
-    /// there.
+    /// Not asked: a busy client asked as many masters as are needed ([`Rounds`](crate::Rounds)), and all of them
+    /// granted. With [`beside_redisson`](crate::MastersBuilder::beside_redisson), a waiter may also ask the first
+    /// master alone, and be refused there.
     NotAsked,
 }
 

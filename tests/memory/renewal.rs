@@ -1,9 +1,10 @@
 //! Holding: a hold is renewed until it is given up, and its loss is known at once.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::support::{connect, connect_leasing, ms, settle, slow_down};
-use multilock::sim::{Cluster, Keep};
+use multilock::sim::{Call, Cluster, Fate, Keep, Master, Observer};
 use multilock::{
     LockError, LossCause, Masters, MultiLockGuard, Owner, Policy, Quarantine, RunError, UnlockError,
     Unlocked, Vote,
@@ -19,6 +20,17 @@ fn holders(cluster: &Cluster) -> usize {
         .iter()
         .filter(|master| !master.fields("a").is_empty())
         .count()
+}
+
+/// Has a master forget the hold, and hold the name for another owner for this time in ms.
+fn serve_another(master: &Master, lease_ms: &str) {
+    for words in [
+        &["DEL", "a"][..],
+        &["HSET", "a", "another:1", "1"],
+        &["PEXPIRE", "a", lease_ms],
+    ] {
+        master.command(words).expect("another's");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -218,15 +230,7 @@ async fn masters_that_serve_somebody_else_end_it_early() {
     let guard = masters.red_lock("a").lock().await.expect("free");
     sleep(ms(100)).await;
     for place in [0, 1] {
-        cluster.master(place).command(&["DEL", "a"]).expect("gone");
-        cluster
-            .master(place)
-            .command(&["HSET", "a", "another:1", "1"])
-            .expect("another's");
-        cluster
-            .master(place)
-            .command(&["PEXPIRE", "a", "60000"])
-            .expect("another's");
+        serve_another(cluster.master(place), "60000");
     }
     let begun = Instant::now();
     let loss = guard.lost().await;
@@ -259,13 +263,7 @@ async fn a_multi_lock_outlives_a_master_that_serves_somebody_else_for_a_moment()
     let masters = connect_leasing(&cluster, LEASE).await;
     let guard = masters.multi_lock("a").lock().await.expect("free");
     sleep(ms(100)).await;
-    for words in [
-        &["DEL", "a"][..],
-        &["HSET", "a", "another:1", "1"],
-        &["PEXPIRE", "a", "1200"],
-    ] {
-        cluster.master(2).command(words).expect("another's");
-    }
+    serve_another(cluster.master(2), "1200");
     sleep(ms(1000)).await;
     assert!(guard.is_valid(), "{:?}", guard.validity());
     assert_eq!(cluster.master(2).fields("a")[0], "another:1", "it was met");
@@ -384,6 +382,38 @@ async fn a_holder_that_was_forced_out_learns_of_it_at_its_next_renewal() {
     assert_eq!(loss.cause, LossCause::TakenAway);
     sleep(ms(5000)).await;
     assert_eq!(holders(&cluster), 0, "its renewal does not undo the force");
+}
+
+/// No renewal brings the hold back to the master that a force has reached, so a MultiLock never has all of them again.
+#[tokio::test(start_paused = true)]
+async fn a_multi_lock_that_a_force_has_taken_from_one_master_ends_at_its_next_renewal() {
+    /// Delivers forces to the last master alone.
+    struct Halfway;
+    impl Observer for Halfway {
+        fn sent(&self, call: &Call) -> Fate {
+            if call.script == "force" && call.master < 2 {
+                Fate::RequestDelayed(ms(60_000))
+            } else {
+                Fate::Delivered
+            }
+        }
+    }
+    let cluster = Cluster::new(3);
+    let (masters, operator) = (
+        connect_leasing(&cluster, LEASE).await,
+        connect_leasing(&cluster, LEASE).await,
+    );
+    let guard = masters.multi_lock("a").lock().await.expect("free");
+    let observer: Arc<dyn Observer> = Arc::new(Halfway);
+    cluster.observe(&observer);
+    sleep(ms(100)).await;
+    let forced = operator.multi_lock("a").force_release().await;
+    assert!(forced.is_err(), "{forced:?}");
+    assert_eq!(holders(&cluster), 2);
+    let loss = timeout(ms(1100), guard.lost())
+        .await
+        .expect("at the next renewal");
+    assert_eq!(loss.cause, LossCause::TakenAway);
 }
 
 #[tokio::test(start_paused = true)]

@@ -29,7 +29,7 @@ use crate::time::clock::Moment;
 use crate::time::steps::Steps;
 use crate::time::validity::{LEAST_DRIFT_FACTOR, longest_with_less_drift};
 
-/// Most suspicions that are stored apart. With more, the shortest counts for as long as the next one.
+/// Most suspicions that are stored apart. A further one takes the place of the shortest, and counts for as long at least.
 const MOST_SUSPICIONS: usize = 8;
 
 /// Clock and memory of one run of one master.
