@@ -89,8 +89,15 @@ impl Masters {
         let kept = client.kept.load(Ordering::Relaxed);
         // Requests in progress arrive before the connections end.
         let _ = timeout(pool.config.node_timeout, pool.tracker.wait()).await;
-        let quiet = pool.config.node_timeout * SILENT;
-        let pending = join_all(pool.slots.iter().map(|slot| slot.drain(quiet))).await;
+        let pending = if pool.has_ended() {
+            // Nothing sends or receives any more.
+            let pending = pool.slots.iter().map(|slot| slot.pending_releases()).collect();
+            pool.stop().await;
+            pending
+        } else {
+            let quiet = pool.config.node_timeout * SILENT;
+            join_all(pool.slots.iter().map(|slot| slot.drain(quiet))).await
+        };
         if holds == Closing::Release && kept == 0 {
             // Pending releases elsewhere still need the label, so it stays there.
             let settled = pool

@@ -152,8 +152,12 @@ impl Slot {
         }
     }
 
+    pub(crate) fn pending_releases(&self) -> usize {
+        self.deferrals.pending().0
+    }
+
     fn is_drained(&self) -> bool {
-        self.deferrals.pending().0 == 0 && self.link().ok().is_none_or(|link| !link.is_waiting())
+        self.pending_releases() == 0 && self.link().ok().is_none_or(|link| !link.is_waiting())
     }
 
     /// Stores a waiter that has left a queue, for a report to the master: a call of the master came too late,

@@ -199,6 +199,11 @@ impl Pool {
         background.push(task);
     }
 
+    /// Whether all background work has ended: with its runtime, or in [`stop`](Self::stop).
+    pub(crate) fn has_ended(&self) -> bool {
+        self.background.lock().iter().all(AbortOnDropHandle::is_finished)
+    }
+
     /// Ends all background work, and with it every connection.
     pub(crate) async fn stop(&self) {
         let background = std::mem::take(&mut *self.background.lock());

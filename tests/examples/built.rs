@@ -24,6 +24,8 @@ static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
         .file_name()
         .and_then(|name| name.to_str())
         .expect("a profile");
+    // With the packages that were built for this test, features of dependencies are the same, and nothing is built twice.
+    let packages = env::var("PACKAGES").unwrap_or_else(|_| "--package multilock".to_owned());
     let mut cargo = Command::new(env!("CARGO"));
     // Variables that cargo sets for the test of a package would look like a change to build scripts.
     for (variable, _) in env::vars_os() {
@@ -35,14 +37,8 @@ static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
         }
     }
     cargo
-        .args([
-            "build",
-            "--quiet",
-            "--package",
-            "multilock",
-            "--examples",
-            "--all-features",
-        ])
+        .args(["build", "--quiet", "--examples", "--all-features"])
+        .args(packages.split_whitespace())
         .args(["--profile", if name == "debug" { "dev" } else { name }])
         .arg("--target-dir")
         .arg(profile.parent().expect("…/target"))

@@ -146,6 +146,7 @@ fn another_runtime_is_as_good_while_the_first_one_is_driven() {
 fn once_the_first_runtime_has_ended_the_masters_are_closed() {
     let first = runtime();
     let (cluster, masters, guard) = connected(&first, PATIENT);
+    let kept = first.block_on(masters.red_lock("kept").lock()).expect("free");
     let waiting = thread::spawn({
         let lock = masters.red_lock("held");
         move || runtime().block_on(lock.lock()).map(drop)
@@ -182,8 +183,14 @@ fn once_the_first_runtime_has_ended_the_masters_are_closed() {
             matches!(unlocked, Err(UnlockError::Unconfirmed { .. })),
             "{unlocked:?}"
         );
+        let closed = second.block_on(masters.close(Closing::Release));
+        assert_eq!(
+            (closed.unconfirmed, closed.left.len()),
+            (1, 3),
+            "nobody can be told"
+        );
+        assert!(!kept.is_valid());
         assert!(begun.elapsed() < PATIENT, "nobody waited for a deadline");
-        second.block_on(masters.close(Closing::Release));
     });
     drop(cluster);
 }
