@@ -180,8 +180,9 @@ fn home(modules: &Modules, path: &str) -> Option<String> {
     }
     let name = path[module.len()..].split("::").nth(1).unwrap_or_default();
     match given_on(module, &modules[module]).get(name) {
-        Some(given) => home(modules, given),
-        None => Some(module.to_owned()),
+        Some(given) if given != path => home(modules, given),
+        // A module gives its own macro on by its name.
+        _ => Some(module.to_owned()),
     }
 }
 

@@ -433,9 +433,7 @@ impl<'a> Acquisition<'a> {
             return Err(LockError::Closed.into());
         }
         request.keep(&hold, now);
-        hold.grant
-            .trace
-            .begin(&request.trace, false, &request.names, hold.token());
+        request.begin_hold(&hold, false);
         let votes = self.rollback.settle();
         if let Some(waiting) = &self.waiting {
             let places = waiting.calls.take_places();
@@ -447,9 +445,6 @@ impl<'a> Acquisition<'a> {
         }
         receive_stragglers(request, self.round, &hold.grant, self.waiting);
         log::acquired(&request.names, self.tally.granted(), || hold.remaining());
-        if let Some(owner) = &request.owner {
-            owner.remember(&hold);
-        }
         Ok(guard)
     }
 

@@ -25,22 +25,19 @@ use crate::protocol::tally::LossReason;
 /// their client gives them up.
 pub(crate) async fn try_one(request: &mut AcquireRequest) -> Result<HoldGuard, LockError> {
     request.begin();
-    let acquired = match acquire(request).await {
-        Ok(guard) => Ok(guard),
-        Err(refusal) => wait_if_idle(request, refusal)
-            .await
-            .map_err(|refusal| refusal.error),
-    };
+    let acquired = try_alone(request).await.map_err(|refusal| refusal.error);
     request.ended(acquired.as_ref());
     acquired
 }
 
-async fn wait_if_idle(request: &AcquireRequest, refusal: Refusal) -> Result<HoldGuard, Refusal> {
-    if refusal.reason != LossReason::Held || !refusal.blockers.only_idle {
-        return Err(refusal);
+async fn try_alone(request: &AcquireRequest) -> Result<HoldGuard, Refusal> {
+    match acquire(request).await {
+        // Few calls wait, and the state of a wait is large.
+        Err(refusal) if refusal.reason == LossReason::Held && refusal.blockers.only_idle => {
+            Box::pin(wait_for_idle(request)).await.ok_or(refusal)
+        }
+        tried => tried,
     }
-    // Few calls need it, and its state is large.
-    Box::pin(wait_for_idle(request)).await.ok_or(refusal)
 }
 
 /// Waits with the last ticket, so that masters recall the idle grants that are in the way.
@@ -120,15 +117,10 @@ async fn once(
     last: &mut LastRefusal,
 ) -> Option<Result<Guards, MemberError<LockError>>> {
     let tried = match all {
-        [alone] => {
-            let tried = match acquire(alone).await {
-                Ok(guard) => Ok(guard),
-                Err(refusal) => wait_if_idle(alone, refusal).await,
-            };
-            tried
-                .map(|guard| Guards::from_buf([guard]))
-                .map_err(|refusal| (0, refusal))
-        }
+        [alone] => try_alone(alone)
+            .await
+            .map(|guard| Guards::from_buf([guard]))
+            .map_err(|refusal| (0, refusal)),
         _ => try_all(all).await,
     };
     match tried {

@@ -168,13 +168,8 @@ impl AcquireRequest {
         if hold.remaining() <= self.min_validity {
             return None;
         }
-        if let Some(owner) = &self.owner {
-            owner.remember(hold);
-        }
         log::taken_over(&self.names);
-        hold.grant
-            .trace
-            .begin(&self.trace, true, &self.names, hold.token());
+        self.begin_hold(hold, true);
         self.keep(hold, self.client.pool.clock.now());
         Some(guard)
     }
@@ -204,14 +199,18 @@ impl AcquireRequest {
         };
         let hold = idle.take(&self.line_options(), &options)?;
         let guard = HoldGuard::entered(&self.client, hold, true, self.kind, self.owner.as_ref());
-        let hold = guard.hold();
+        self.begin_hold(guard.hold(), true);
+        Some(guard)
+    }
+
+    /// Lets the owner know of its hold, and begins the trace of the hold.
+    pub(super) fn begin_hold(&self, hold: &Hold, is_handed_on: bool) {
         if let Some(owner) = &self.owner {
             owner.remember(hold);
         }
         hold.grant
             .trace
-            .begin(&self.trace, true, &self.names, hold.token());
-        Some(guard)
+            .begin(&self.trace, is_handed_on, &self.names, hold.token());
     }
 
     /// Enters a hold, if at `now` it has more validity left than is wanted. Otherwise gives it back.

@@ -5,6 +5,7 @@ mod faq;
 mod hold;
 mod lateness;
 mod lock;
+mod questions;
 mod run;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,7 @@ use self::faq::Faq;
 pub use self::connect::{ConnectError, NodeError, Unfit};
 pub use self::hold::{ExtendError, Loss, LossCause, Lost, UnlockError};
 pub use self::lock::LockError;
+pub(crate) use self::questions::answers_as_its_refusal;
 pub use self::run::{OnceError, RunError};
 
 /// A value that cannot be used, found before any master was asked.

@@ -1,9 +1,9 @@
 //! Outcomes of a body that runs under a lock.
 
 use std::fmt;
-use std::time::Duration;
 
 use super::faq::Faq;
+use super::questions::answers_as_its_refusal;
 use super::{LockError, Loss};
 use crate::values::votes::Votes;
 
@@ -66,36 +66,6 @@ impl<T> RunError<T> {
         }
     }
 
-    /// As [`LockError::is_contended`], for a lock that was not acquired.
-    pub fn is_contended(&self) -> bool {
-        self.refusal().is_some_and(LockError::is_contended)
-    }
-
-    /// As [`LockError::is_unreachable`], for a lock that was not acquired.
-    pub fn is_unreachable(&self) -> bool {
-        self.refusal().is_some_and(LockError::is_unreachable)
-    }
-
-    /// As [`LockError::is_permanent`], for a lock that was not acquired.
-    pub fn is_permanent(&self) -> bool {
-        self.refusal().is_some_and(LockError::is_permanent)
-    }
-
-    /// As [`LockError::retry_after`], for a lock that was not acquired.
-    pub fn retry_after(&self) -> Option<Duration> {
-        self.refusal().and_then(LockError::retry_after)
-    }
-
-    /// As [`LockError::holder`], for a lock that was not acquired.
-    pub fn holder(&self) -> Option<&str> {
-        self.refusal().and_then(LockError::holder)
-    }
-
-    /// As [`LockError::about`], for a lock that was not acquired.
-    pub fn about(&self) -> Option<&str> {
-        self.refusal().and_then(LockError::about)
-    }
-
     fn refusal(&self) -> Option<&LockError> {
         match self {
             Self::Lock(error) => Some(error),
@@ -103,6 +73,8 @@ impl<T> RunError<T> {
         }
     }
 }
+
+answers_as_its_refusal!(RunError<T>);
 
 impl<T> fmt::Debug for RunError<T> {
     /// Leaves out the output, because its type need not be `Debug`.
@@ -147,3 +119,14 @@ pub enum OnceError<E> {
     #[error("the job failed: {0}")]
     Body(E),
 }
+
+impl<E> OnceError<E> {
+    fn refusal(&self) -> Option<&LockError> {
+        match self {
+            Self::Lock(error) => Some(error),
+            Self::Lost(_) | Self::Body(_) => None,
+        }
+    }
+}
+
+answers_as_its_refusal!(OnceError<E>);

@@ -7,7 +7,7 @@ use crate::acquire::call;
 use crate::acquire::conflict::conflict;
 use crate::acquire::outcome::{Guards, MemberError};
 use crate::acquire::request::AcquireRequest;
-use crate::error::{InvalidInput, LockError, UnlockError};
+use crate::error::{InvalidInput, LockError, UnlockError, answers_as_its_refusal};
 use crate::lock::MultiLock;
 use crate::lock::guard::MultiLockGuard;
 use crate::lock::mode::Mode;
@@ -73,36 +73,13 @@ pub enum RunSetError<T> {
 }
 
 impl LockSetError {
-    /// As [`LockError::is_contended`], of the lock that was refused.
-    pub fn is_contended(&self) -> bool {
-        self.error.is_contended()
-    }
-
-    /// As [`LockError::is_unreachable`], of the lock that was refused.
-    pub fn is_unreachable(&self) -> bool {
-        self.error.is_unreachable()
-    }
-
-    /// As [`LockError::is_permanent`], of the lock that was refused.
-    pub fn is_permanent(&self) -> bool {
-        self.error.is_permanent()
-    }
-
-    /// As [`LockError::retry_after`], of the lock that was refused.
-    pub fn retry_after(&self) -> Option<Duration> {
-        self.error.retry_after()
-    }
-
-    /// As [`LockError::holder`], of the lock that was refused.
-    pub fn holder(&self) -> Option<&str> {
-        self.error.holder()
-    }
-
-    /// As [`LockError::about`], of the lock that was refused.
-    pub fn about(&self) -> Option<&str> {
-        self.error.about()
+    #[allow(clippy::unnecessary_wraps, reason = "other errors carry no refusal")]
+    fn refusal(&self) -> Option<&LockError> {
+        Some(&self.error)
     }
 }
+
+answers_as_its_refusal!(LockSetError);
 
 impl<T> RunSetError<T> {
     /// Returns the output of the body, if it came to its end.
@@ -113,43 +90,15 @@ impl<T> RunSetError<T> {
         }
     }
 
-    /// As [`LockError::is_contended`], of locks that were not acquired.
-    pub fn is_contended(&self) -> bool {
-        self.refusal().is_some_and(LockSetError::is_contended)
-    }
-
-    /// As [`LockError::is_unreachable`], of locks that were not acquired.
-    pub fn is_unreachable(&self) -> bool {
-        self.refusal().is_some_and(LockSetError::is_unreachable)
-    }
-
-    /// As [`LockError::is_permanent`], of locks that were not acquired.
-    pub fn is_permanent(&self) -> bool {
-        self.refusal().is_some_and(LockSetError::is_permanent)
-    }
-
-    /// As [`LockError::retry_after`], of locks that were not acquired.
-    pub fn retry_after(&self) -> Option<Duration> {
-        self.refusal().and_then(LockSetError::retry_after)
-    }
-
-    /// As [`LockError::holder`], of locks that were not acquired.
-    pub fn holder(&self) -> Option<&str> {
-        self.refusal().and_then(LockSetError::holder)
-    }
-
-    /// As [`LockError::about`], of locks that were not acquired.
-    pub fn about(&self) -> Option<&str> {
-        self.refusal().and_then(LockSetError::about)
-    }
-
-    fn refusal(&self) -> Option<&LockSetError> {
+    fn refusal(&self) -> Option<&LockError> {
         match self {
-            Self::Lock(error) => Some(error),
-            _ => None,
+            Self::Lock(refused) => Some(&refused.error),
+            Self::Lost(_) | Self::Overlapped { .. } => None,
         }
     }
 }
+
+answers_as_its_refusal!(RunSetError<T>);
 
 impl<T> fmt::Debug for RunSetError<T> {
     /// Leaves out the output, which may be of any type.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use multilock::sim::{Cluster, Master};
-use multilock::{LockError, LockSetError, Masters, MultiLock, Quarantine, RunError, RunSetError};
+use multilock::{LockError, LockSetError, Masters, MultiLock, OnceError, Quarantine, RunError, RunSetError};
 use tokio::time::sleep;
 
 use crate::support::{connect, ms, settle, slow_down};
@@ -198,6 +198,11 @@ async fn what_runs_a_body_tells_of_the_lock_that_it_did_not_get() {
     assert!(error.is_contended() && !error.is_unreachable() && !error.is_permanent());
     assert_eq!(error.holder(), Some("web-1"));
     assert!(error.retry_after().is_some_and(|left| left > ms(29_000)));
+    let job = lock.clone().wait(ms(10)).once(ms(60_000));
+    let error: OnceError<()> = job.run(async |_| Ok(())).await.expect_err("held");
+    assert!(error.is_contended() && !error.is_unreachable() && !error.is_permanent());
+    assert_eq!(error.holder(), Some("web-1"));
+    assert!(!OnceError::Body(()).is_contended());
     let set = masters.red_lock("b").and(lock).wait(ms(10));
     let error: RunSetError<()> = set.run(async |_| ()).await.expect_err("held");
     assert!(error.is_contended() && !error.is_unreachable() && !error.is_permanent());
