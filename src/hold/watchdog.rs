@@ -127,7 +127,7 @@ async fn renew(client: Arc<ClientCore>, holds: Vec<(Hold, Duration)>) -> Vec<(Ar
 }
 
 /// Releases a lost grant on every master that may store a part of it, and drops its turn.
-fn clean_up(pool: &Arc<Pool>, grant: &Grant) {
+pub(crate) fn clean_up(pool: &Arc<Pool>, grant: &Grant) {
     let is_mine = grant.begin_release();
     if is_mine && !grant.state().was_idle {
         log::hold_lost(&grant.names, &pool.evidence(&grant.votes()));

@@ -12,6 +12,7 @@ use crate::hold::client::ClientCore;
 use crate::hold::grant::Grant;
 use crate::hold::release::Release;
 use crate::hold::retake;
+use crate::hold::watchdog;
 use crate::masters::Masters;
 use crate::node::{PendingRelease, label};
 
@@ -130,10 +131,15 @@ impl Masters {
 /// Releases one grant at every master, in batches with others.
 fn release(client: &ClientCore, grant: &Arc<Grant>) {
     let kept = grant.kept();
-    if !kept.is_zero() {
+    if !kept.is_zero() && grant.loss().is_none() {
         retake::widen(&client.pool, grant, grant.lease());
     }
-    if !grant.lose(LossCause::Closed) || !grant.begin_release() {
+    if !grant.lose(LossCause::Closed) {
+        // The watchdog, which cleans up after a loss, ends with the client.
+        watchdog::clean_up(&client.pool, grant);
+        return;
+    }
+    if !grant.begin_release() {
         return;
     }
     if let Some(trace) = grant.trace.take() {

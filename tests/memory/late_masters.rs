@@ -3,7 +3,7 @@
 use crate::support::{connect, connect_by_default, ms, slow_down};
 use futures::FutureExt;
 use multilock::sim::Cluster;
-use multilock::{Closing, LockError, Masters, MultiLockGuard, Unlocked, Vote};
+use multilock::{Closing, LockError, LossCause, Masters, MultiLockGuard, Unlocked, Vote};
 use tokio::time::{Instant, sleep, timeout};
 
 fn releases(cluster: &Cluster, place: usize) -> u64 {
@@ -238,6 +238,23 @@ async fn closing_takes_the_time_that_far_masters_need() {
     assert_eq!(closed.left, []);
     for master in cluster.iter() {
         assert_eq!(master.locks(), [] as [&str; 0]);
+    }
+}
+
+/// The watchdog, which releases what was lost, ends with the client, and may be late by a few milliseconds.
+#[tokio::test(start_paused = true)]
+async fn closing_releases_what_was_lost_a_moment_before() {
+    for lease in (3_000..30_000).step_by(271) {
+        let cluster = Cluster::new(3);
+        let builder = Masters::builder().lease(ms(lease));
+        let masters = cluster.connect(builder).await.expect("connects");
+        let guard = masters.multi_lock("a").lock().await.expect("free");
+        cluster.master(2).crash();
+        assert_eq!(guard.lost().await.cause, LossCause::Expired);
+        masters.close(Closing::Release).await;
+        for place in [0, 1] {
+            assert_eq!(cluster.master(place).locks(), [] as [&str; 0], "{lease} ms");
+        }
     }
 }
 
