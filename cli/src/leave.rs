@@ -1,23 +1,26 @@
 //! Files that commands leave for other programs.
 
-use std::fs::{self, File};
+use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+use rustix::fs::{OFlags, fcntl_setfl};
 
 use crate::exit::Failure;
+
+/// Most links that lead from one to the next, as for the kernel.
+const MOST_LINKS: usize = 40;
 
 /// Puts a file in place in one step, so that nobody reads half of it. A device, a pipe or a link is written to, and not
 /// replaced by a file.
 pub(crate) fn put(option: &str, file: &Path, text: &str) -> Result<(), Failure> {
-    let mut beside = file.as_os_str().to_owned();
-    beside.push(format!(".{}", std::process::id()));
-    let beside = PathBuf::from(beside);
     let is_other = fs::symlink_metadata(file).is_ok_and(|about| !about.is_file());
     let put = if is_other {
-        fs::write(file, text)
+        write_to(file, text)
     } else {
         // A file that is mounted by itself cannot be replaced.
-        replace(file, &beside, text).or_else(|_| fs::write(file, text))
+        replace(file, text).or_else(|_| fs::write(file, text))
     };
     put.map_err(|error| {
         Failure::own(format_args!(
@@ -27,17 +30,49 @@ pub(crate) fn put(option: &str, file: &Path, text: &str) -> Result<(), Failure> 
     })
 }
 
-/// Replaces a file by one that is written beside it. A file or a link that is there already is left alone: in a directory
-/// for all users it may be another user's.
-fn replace(file: &Path, beside: &Path, text: &str) -> io::Result<()> {
-    let mut new = File::create_new(beside)?;
-    let replaced = new
-        .write_all(text.as_bytes())
-        .and_then(|()| fs::rename(beside, file));
-    if replaced.is_err() {
-        let _ = fs::remove_file(beside);
+/// Replaces a file by one that is written beside it, under a name that no other file has.
+fn replace(file: &Path, text: &str) -> io::Result<()> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let mut new = tempfile::Builder::new()
+        .prefix(".multilock-")
+        // As of any file that a program makes: the umask takes away from it.
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(folder.unwrap_or(Path::new(".")))?;
+    new.write_all(text.as_bytes())?;
+    new.persist(file)?;
+    Ok(())
+}
+
+/// Writes to a device, to a pipe that somebody reads, or to the file that a link leads to.
+fn write_to(file: &Path, text: &str) -> io::Result<()> {
+    let mut to = OpenOptions::new()
+        .append(true)
+        .create(true)
+        // Without a reader, a pipe is refused at once.
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+        .open(file)?;
+    fcntl_setfl(&to, OFlags::APPEND)?;
+    // What the output goes to is kept, such as a log that stderr is appended to.
+    if to.metadata()?.is_file() && !is_descriptor(file) {
+        to.set_len(0)?;
     }
-    replaced
+    to.write_all(text.as_bytes())
+}
+
+/// Whether a path names an open file of this process, as `/dev/stderr` does.
+fn is_descriptor(file: &Path) -> bool {
+    let mut at = file.to_owned();
+    for _ in 0..MOST_LINKS {
+        if at.starts_with("/dev") || at.starts_with("/proc") {
+            return true;
+        }
+        let Ok(target) = fs::read_link(&at) else {
+            return false;
+        };
+        at.pop();
+        at.push(target);
+    }
+    false
 }
 
 /// Escapes the value of a label of Prometheus.
@@ -50,25 +85,62 @@ pub(crate) fn escaped(value: &str) -> String {
 
 #[cfg(all(test, unix))]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
+
     use super::*;
 
+    /// Of an earlier run too, which was killed: in a container each has the same process number.
     #[test]
-    fn a_link_that_is_planted_beside_a_file_is_not_followed() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let (file, theirs) = (dir.path().join("report"), dir.path().join("theirs"));
+    fn what_lies_beside_a_file_is_left_alone() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let (file, theirs) = (folder.path().join("report"), folder.path().join("theirs"));
         fs::write(&theirs, "precious").expect("written");
-        let beside = dir.path().join(format!("report.{}", std::process::id()));
+        let beside = folder.path().join(format!("report.{}", std::process::id()));
         std::os::unix::fs::symlink(&theirs, &beside).expect("a link");
-        put("--report", &file, "done").expect("written");
-        assert_eq!(fs::read_to_string(&file).expect("a file"), "done");
+        let mut before = None;
+        for text in ["done", "done again"] {
+            put("--report", &file, text).expect("written");
+            assert_eq!(fs::read_to_string(&file).expect("a file"), text);
+            let now = fs::metadata(&file).expect("a file");
+            assert_ne!(before.replace(now.ino()), Some(now.ino()), "in one step");
+            assert_ne!(now.mode() & 0o044, 0, "others may read it: {:o}", now.mode());
+        }
         assert_eq!(fs::read_to_string(&theirs).expect("a file"), "precious");
-        fs::remove_file(&beside).expect("it is left");
-        put("--report", &file, "done again").expect("written");
-        assert_eq!(fs::read_to_string(&file).expect("a file"), "done again");
-        assert_eq!(
-            fs::read_dir(dir.path()).expect("a directory").count(),
-            2,
-            "nothing is beside it"
-        );
+        assert_eq!(fs::read_dir(folder.path()).expect("a directory").count(), 3);
+    }
+
+    #[test]
+    fn a_link_leads_to_the_file_that_is_written() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let (link, file) = (folder.path().join("link"), folder.path().join("report"));
+        std::os::unix::fs::symlink("report", &link).expect("a link");
+        for text in ["done again", "done"] {
+            put("--report", &link, text).expect("written");
+            assert_eq!(fs::read_to_string(&file).expect("a file"), text);
+        }
+        assert!(fs::symlink_metadata(&link).expect("a link").is_symlink());
+        let further = folder.path().join("further");
+        std::os::unix::fs::symlink("/dev/stdout", &further).expect("a link");
+        std::os::unix::fs::symlink("further", folder.path().join("furthest")).expect("a link");
+        assert!(is_descriptor(&folder.path().join("furthest")) && !is_descriptor(&link));
+    }
+
+    #[test]
+    fn a_pipe_without_a_reader_is_refused_at_once() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let pipe = folder.path().join("pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, 0o600.into()).expect("a pipe");
+        let refused = put("--report", &pipe, "done").expect_err("nobody reads");
+        assert_eq!(refused.code, crate::exit::OWN, "{refused:?}");
+        let reader = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || fs::read_to_string(pipe)
+        });
+        let written = (0..1000).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            put("--report", &pipe, "done").is_ok()
+        });
+        assert!(written);
+        assert_eq!(reader.join().expect("no panic").expect("text"), "done");
     }
 }

@@ -241,6 +241,36 @@ async fn the_outcome_is_left_in_files() {
     );
 }
 
+/// A job of cron, whose output is appended to a log.
+#[tokio::test]
+async fn a_report_to_stderr_keeps_the_log_that_stderr_is() {
+    let servers = three(ARGS).await;
+    let witness = Witness::new();
+    let log = witness.file("log");
+    std::fs::write(&log, "yesterday\n").expect("written");
+    let to = std::fs::OpenOptions::new()
+        .append(true)
+        .open(&log)
+        .expect("the log");
+    let mut command = multilock(&urls(&servers));
+    command
+        .args([
+            "run",
+            "a",
+            "--report",
+            "/dev/stderr",
+            "--",
+            "sh",
+            "-c",
+            "echo today >&2",
+        ])
+        .stderr(to);
+    let ended = said(command.spawn().expect("the command")).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let text = std::fs::read_to_string(&log).expect("the log");
+    assert!(text.starts_with("yesterday\ntoday\n{"), "{text}");
+}
+
 #[tokio::test]
 async fn an_examination_is_left_as_metrics() {
     let servers = three(ARGS).await;
