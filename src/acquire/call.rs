@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::runtime::Handle;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use crate::acquire::conflict::overlap;
 use crate::acquire::enter::acquire;
@@ -33,28 +33,33 @@ pub(crate) async fn try_one(request: &mut AcquireRequest) -> Result<HoldGuard, L
 async fn try_alone(request: &AcquireRequest) -> Result<HoldGuard, Refusal> {
     match acquire(request).await {
         // Few calls wait, and the state of a wait is large.
-        Err(refusal) if refusal.reason == LossReason::Held && refusal.blockers.only_idle => {
-            Box::pin(wait_for_idle(request)).await.ok_or(refusal)
+        Err(refusal) if may_be_idle(&refusal) => {
+            let until = Instant::now() + request.client.pool.config.node_timeout;
+            Box::pin(wait_for_idle(request, until)).await.ok_or(refusal)
         }
         tried => tried,
     }
 }
 
+/// Whether only grants are in the way that nobody may hold.
+fn may_be_idle(refusal: &Refusal) -> bool {
+    refusal.reason == LossReason::Held && refusal.blockers.only_idle
+}
+
 /// Waits with the last ticket, so that masters recall the idle grants that are in the way.
-async fn wait_for_idle(request: &AcquireRequest) -> Option<HoldGuard> {
+async fn wait_for_idle(request: &AcquireRequest, until: Instant) -> Option<HoldGuard> {
     if Handle::try_current().is_err() {
         return None;
     }
     let mut waiting = [Waiting::begin_last(request)];
-    let patience = request.client.pool.config.node_timeout;
-    let recalled = timeout(patience, contend(&mut waiting, &mut None)).await;
+    let recalled = timeout_at(until, contend(&mut waiting, &mut None)).await;
     recalled.ok()?.ok()?.pop()
 }
 
 /// Tries once.
 pub(crate) async fn try_lock(all: &mut [AcquireRequest]) -> Result<Guards, MemberError<LockError>> {
     all.iter_mut().for_each(AcquireRequest::begin);
-    let acquired = try_all(all).await;
+    let acquired = try_set(all).await;
     ended(all, acquired.map_err(|(index, refusal)| (index, refusal.error)))
 }
 
@@ -116,14 +121,7 @@ async fn once(
     all: &[AcquireRequest],
     last: &mut LastRefusal,
 ) -> Option<Result<Guards, MemberError<LockError>>> {
-    let tried = match all {
-        [alone] => try_alone(alone)
-            .await
-            .map(|guard| Guards::from_buf([guard]))
-            .map_err(|refusal| (0, refusal)),
-        _ => try_all(all).await,
-    };
-    match tried {
+    match try_set(all).await {
         Err((index, refusal)) if refusal.reason != LossReason::Final => {
             *last = Some((index, Arc::new(refusal.error)));
             None
@@ -148,17 +146,46 @@ async fn until_granted(
     }
 }
 
-/// Asks once for all, each in a round of its own. The first refusal ends the other rounds.
-async fn try_all(all: &[AcquireRequest]) -> Result<Guards, MemberError<Refusal>> {
-    let attempt = |(index, request)| async move { (index, acquire(request).await) };
-    let mut attempts: FuturesUnordered<_> = all.iter().enumerate().map(attempt).collect();
-    let mut won = Vec::with_capacity(all.len());
-    while let Some((index, attempted)) = attempts.next().await {
-        won.push((index, attempted.map_err(|refusal| (index, refusal))?));
+/// Tries once for all. A lock that only idle grants keep from the set is waited for, and then the others are tried again with
+/// it.
+async fn try_set(all: &[AcquireRequest]) -> Result<Guards, MemberError<Refusal>> {
+    if let [alone] = all {
+        let tried = try_alone(alone).await.map_err(|refusal| (0, refusal));
+        return tried.map(|guard| Guards::from_buf([guard]));
+    }
+    let (mut won, mut until) = (Vec::new(), None);
+    loop {
+        match try_others(all, &mut won).await {
+            Err((index, refusal)) if may_be_idle(&refusal) => {
+                let node_timeout = all[index].client.pool.config.node_timeout;
+                let until = *until.get_or_insert_with(|| Instant::now() + node_timeout);
+                let recalled = Box::pin(wait_for_idle(&all[index], until)).await;
+                won.push((index, recalled.ok_or((index, refusal))?));
+            }
+            Err(refused) => return Err(refused),
+            Ok(()) => break,
+        }
     }
     for (index, guard) in &won {
         Refusal::check_validity(&all[*index], guard).map_err(|refusal| (*index, refusal))?;
     }
     won.sort_by_key(|(index, _)| *index);
     Ok(won.into_iter().map(|(_, guard)| guard).collect())
+}
+
+/// Asks once for each lock that is not among `won`, in a round of its own, and adds them. The first refusal ends the other
+/// rounds.
+async fn try_others(
+    all: &[AcquireRequest],
+    won: &mut Vec<(usize, HoldGuard)>,
+) -> Result<(), MemberError<Refusal>> {
+    let is_missing = |(index, _): &(usize, &AcquireRequest)| won.iter().all(|(other, _)| other != index);
+    let attempt = |(index, request)| async move { (index, acquire(request).await) };
+    let mut attempts: FuturesUnordered<_> = all.iter().enumerate().filter(is_missing).map(attempt).collect();
+    let mut others = Vec::with_capacity(all.len());
+    while let Some((index, attempted)) = attempts.next().await {
+        others.push((index, attempted.map_err(|refusal| (index, refusal))?));
+    }
+    won.append(&mut others);
+    Ok(())
 }

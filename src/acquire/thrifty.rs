@@ -37,7 +37,8 @@ impl Drop for UnderWay<'_> {
 /// Masters that are asked first.
 pub(super) struct FirstAsked {
     pub(super) nodes: NodeSet,
-    /// Time after which the others are asked, too: a quarter of the node timeout at most, so that the rest is left for them.
+    /// Time after which the others are asked, too: a quarter of the node timeout at most. They have a whole one then, so that is
+    /// how much longer a try may take.
     pub(super) hedge: Duration,
 }
 

@@ -164,7 +164,8 @@ impl LockSet {
     }
 
     /// Tries once, all locks at the same time. That takes as long as the slowest of their rounds. As soon as
-    /// one lock is refused, the others are given back.
+    /// one lock is refused, the others are given back. Locks that only stay with other clients
+    /// ([`MultiLock::sticky`]) are waited for, for one node timeout at most.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

@@ -680,6 +680,42 @@ async fn a_try_gets_what_stays_elsewhere() {
     }
 }
 
+/// The same for a set, in which several names may stay with several clients.
+#[tokio::test(start_paused = true)]
+async fn a_try_of_a_set_gets_what_stays_elsewhere() {
+    let stage = Stage::new().await;
+    let (third, other) = (connect(&stage.cluster).await, connect(&stage.cluster).await);
+    let set = || MultiLock::all_of(["a", "b", "c"].map(|name| other.red_lock(name)));
+    stage.stays().await;
+    let stays = third.red_lock("b").sticky().lock().await.expect("free");
+    assert_eq!(stays.unlock().await, Ok(Unlocked::Stays));
+    let begun = Instant::now();
+    let all = set().try_lock().await.expect("two are idle elsewhere");
+    assert!(begun.elapsed() <= ms(8), "{:?}", begun.elapsed());
+    assert_eq!(all.unlock().await, Ok(vec![Unlocked::Released; 3]));
+    // A lock of the set that is held is not waited for.
+    let _held = third.red_lock("c").lock().await.expect("free");
+    let (begun, refused) = (Instant::now(), set().try_lock().await.expect_err("held"));
+    assert_eq!(refused.index, 2, "{refused}");
+    assert_eq!(begun.elapsed(), ms(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_try_of_a_set_of_one_gets_what_stays_elsewhere() {
+    for is_once in [false, true] {
+        let stage = Stage::new().await;
+        let other = connect(&stage.cluster).await;
+        stage.stays().await;
+        let set = MultiLock::all_of([other.red_lock("a")]).wait(Duration::ZERO);
+        let tried = if is_once {
+            set.try_lock().await
+        } else {
+            set.lock().await
+        };
+        tried.expect("idle elsewhere").unlock().await.expect("held");
+    }
+}
+
 /// Tries of many clients at once: one of them gets it.
 #[tokio::test(start_paused = true)]
 async fn of_many_tries_one_gets_what_stays() {

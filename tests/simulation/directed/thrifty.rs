@@ -276,6 +276,29 @@ async fn a_silent_master_costs_a_hedge() {
     stage.nothing_is_left().await;
 }
 
+/// Masters that are asked after the hedge have a whole node timeout, so a try takes a quarter longer at most.
+#[tokio::test(start_paused = true)]
+async fn a_try_ends_a_hedge_after_the_node_timeout_at_most() {
+    for distance in [ms(1), ms(20)] {
+        let stage = Stage::new().await;
+        for place in 0..5 {
+            stage.network.set_distance(place, distance);
+        }
+        // Its round trips are known, and are long.
+        let guard = stage.masters.multi_lock("b").lock().await.expect("free");
+        guard.unlock().await.expect("held");
+        let first = stage.first_asked().await;
+        for node in &first {
+            stage.cluster.master(*node).freeze();
+        }
+        let begun = Instant::now();
+        let refused = stage.masters.red_lock("a").try_lock().await;
+        assert!(refused.is_err_and(|error| error.is_unreachable()));
+        let took = begun.elapsed();
+        assert!((ms(50)..=ms(64)).contains(&took), "{took:?}");
+    }
+}
+
 /// An answer that comes after the hedge is a grant like any other, and is released with the hold.
 #[tokio::test(start_paused = true)]
 async fn a_late_answer_after_the_hedge_leaves_nothing() {
