@@ -181,7 +181,7 @@ async fn first_come_first_served_within_a_process() {
 
 #[tokio::test(start_paused = true)]
 async fn processes_share_a_name_fairly() {
-    for way in [1, 3, 10] {
+    for way in [1, 10] {
         share_fairly(ms(way)).await;
     }
 }
@@ -523,13 +523,13 @@ async fn commands_do_not_grow_with_the_processes_that_wait() {
         // Until everybody stands in the queue.
         sleep(ms(2000)).await;
         let (grants, scripts) = (granted.load(Ordering::SeqCst), scripts_run(&cluster));
-        sleep(ms(10_000)).await;
+        sleep(ms(4_000)).await;
         let grants = granted.load(Ordering::SeqCst) - grants;
         let run: u64 = scripts_run(&cluster).iter().sum::<u64>() - scripts.iter().sum::<u64>();
         for task in &tasks {
             task.abort();
         }
-        assert!(grants > 500, "{processes} processes: {grants} grants");
+        assert!(grants > 200, "{processes} processes: {grants} grants");
         #[allow(clippy::cast_precision_loss, reason = "small numbers")]
         commands.push(run as f64 / grants as f64 / 3.0);
     }
