@@ -58,7 +58,21 @@ impl InvalidInput {
     /// Refuses a text for people that is empty, longer than `most` bytes, or has control characters. `what` names the
     /// text.
     pub(crate) fn unless_shown(field: &'static str, what: &str, text: &str, most: usize) -> Result<(), Self> {
-        if is_shown(text, most) {
+        let of = "bytes without control characters";
+        Self::unless_fits(field, what, text, most, char::is_control, of)
+    }
+
+    /// Refuses a text that is empty, longer than `most` bytes, or has an `unfit` character. `what` names the text, and
+    /// `of` the parts that it may have.
+    pub(crate) fn unless_fits(
+        field: &'static str,
+        what: &str,
+        text: &str,
+        most: usize,
+        unfit: impl Fn(char) -> bool,
+        of: &str,
+    ) -> Result<(), Self> {
+        if fits(text, most, unfit) {
             return Ok(());
         }
         let value = if text.len() > most {
@@ -66,12 +80,15 @@ impl InvalidInput {
         } else {
             format!("{text:?}")
         };
-        let allowed = format!("1 to {most} bytes without control characters");
-        Err(Self::new(field, value, allowed))
+        Err(Self::new(field, value, format!("1 to {most} {of}")))
     }
 }
 
 /// Whether a text is fit for people: of 1 to `most` bytes, without control characters.
 pub(crate) fn is_shown(text: &str, most: usize) -> bool {
-    (1..=most).contains(&text.len()) && !text.contains(char::is_control)
+    fits(text, most, char::is_control)
+}
+
+fn fits(text: &str, most: usize, unfit: impl Fn(char) -> bool) -> bool {
+    (1..=most).contains(&text.len()) && !text.contains(unfit)
 }

@@ -18,16 +18,8 @@ impl Namespace {
     pub(crate) fn check(&self) -> Result<(), InvalidInput> {
         let Some(text) = &self.0 else { return Ok(()) };
         let unfit = |symbol: char| symbol.is_whitespace() || symbol.is_control() || "{}".contains(symbol);
-        if (1..=MAX_BYTES).contains(&text.len()) && !text.contains(unfit) {
-            return Ok(());
-        }
-        let value = if text.len() > MAX_BYTES {
-            format!("a namespace of {} bytes", text.len())
-        } else {
-            format!("{text:?}")
-        };
-        let allowed = format!("1 to {MAX_BYTES} bytes without braces, spaces and control characters");
-        Err(InvalidInput::new("namespace", value, allowed))
+        let of = "bytes without braces, spaces and control characters";
+        InvalidInput::unless_fits("namespace", "a namespace", text, MAX_BYTES, unfit, of)
     }
 
     /// Names as the masters know them. An empty name stays empty, so that it is refused.

@@ -136,17 +136,9 @@ impl Node {
 }
 
 fn check_label(label: &str) -> Result<(), InvalidInput> {
-    let fits = |symbol: char| symbol.is_ascii_alphanumeric() || "-._:/".contains(symbol);
-    if (1..=LONGEST_LABEL).contains(&label.len()) && label.chars().all(fits) {
-        return Ok(());
-    }
-    let value = if label.len() > LONGEST_LABEL {
-        format!("a label of {} bytes", label.len())
-    } else {
-        format!("{label:?}")
-    };
-    let allowed = format!("1 to {LONGEST_LABEL} letters, digits and -._:/");
-    Err(InvalidInput::new("label", value, allowed))
+    let unfit = |symbol: char| !symbol.is_ascii_alphanumeric() && !"-._:/".contains(symbol);
+    let of = "letters, digits and -._:/";
+    InvalidInput::unless_fits("label", "a label", label, LONGEST_LABEL, unfit, of)
 }
 
 impl<S: Into<String>> From<S> for Node {

@@ -68,18 +68,7 @@ impl Names {
             ));
         }
         for name in self.iter() {
-            if name.is_empty() || name.len() > MAX_BYTES {
-                let value = if name.is_empty() {
-                    "\"\"".into()
-                } else {
-                    format!("a name of {} bytes", name.len())
-                };
-                return Err(InvalidInput::new(
-                    "name",
-                    value,
-                    format!("1 to {MAX_BYTES} bytes"),
-                ));
-            }
+            InvalidInput::unless_fits("name", "a name", name, MAX_BYTES, |_| false, "bytes")?;
             if RESERVED.iter().any(|reserved| name.starts_with(reserved)) {
                 let allowed = format!(
                     "names that do not begin as the keys beside locks do: {}",
