@@ -5,7 +5,7 @@ use redis::Value;
 
 use super::info::Info;
 use super::pipeline::Pipe;
-use super::questions::{ask, clock_us, get, judge, text, unexpected};
+use super::questions::{ask, clock_us, judge, text, unexpected};
 use crate::error::NodeError;
 use crate::node::Identity;
 use crate::protocol::fault::{Fault, FaultClass};
@@ -25,8 +25,12 @@ impl Introduction {
     pub(super) async fn read(pipe: &Pipe) -> Result<Self, NodeError> {
         // Sent together, so that the answers are of the same moment. The record is read last, so it may be
         // younger than the clock reading, but only by that moment.
-        let (info, time, get) = (redis::cmd("INFO"), redis::cmd("TIME"), get(SET));
-        let (info, clock, record) = join3(ask(pipe, &info), ask(pipe, &time), pipe.ask(&get)).await;
+        let (info, clock, record) = join3(
+            ask(pipe, &redis::cmd("INFO")),
+            ask(pipe, &redis::cmd("TIME")),
+            pipe.ask(redis::cmd("GET").arg(SET)),
+        )
+        .await;
         let info = info?;
         let Some(info) = text(&info) else {
             return Err(unexpected("INFO", &info));

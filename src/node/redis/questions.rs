@@ -10,13 +10,6 @@ use crate::error::{NodeError, Unfit};
 use crate::protocol::fault::{Fault, FaultClass};
 use crate::time::rounded::Rounded;
 
-/// Command that reads a key.
-pub(super) fn get(key: &str) -> Cmd {
-    let mut get = redis::cmd("GET");
-    get.arg(key);
-    get
-}
-
 /// Sends a command and waits for the answer; turns a fault into an error of the server.
 pub(super) async fn ask(pipe: &Pipe, command: &Cmd) -> Result<Value, NodeError> {
     pipe.ask(command).await.map_err(judge)

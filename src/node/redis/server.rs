@@ -248,9 +248,7 @@ impl Server {
 /// Subscribes to the channel on which waiters are called. Returns whether that is denied; waiters then wake
 /// by their timers. An error that passes, such as BUSY, is no denial: the connection would never listen.
 async fn listen(pipe: &Pipe, channel: &str) -> Result<bool, NodeError> {
-    let mut subscribe = redis::cmd("SUBSCRIBE");
-    subscribe.arg(channel);
-    match pipe.ask(&subscribe).await {
+    match pipe.ask(redis::cmd("SUBSCRIBE").arg(channel)).await {
         Err(fault) if fault.class() == Some(FaultClass::Passing) => Err(judge(fault)),
         answer => Ok(answer.is_err_and(|fault| fault.class() == Some(FaultClass::Denied))),
     }
@@ -258,9 +256,7 @@ async fn listen(pipe: &Pipe, channel: &str) -> Result<bool, NodeError> {
 
 /// Server's id of this connection. An ACL or a service may deny it.
 async fn client_id(pipe: &Pipe) -> Option<i64> {
-    let mut id = redis::cmd("CLIENT");
-    id.arg("ID");
-    match pipe.ask(&id).await {
+    match pipe.ask(redis::cmd("CLIENT").arg("ID")).await {
         Ok(Value::Int(id)) => Some(id),
         _ => None,
     }
@@ -278,11 +274,9 @@ pub(super) async fn end(pipe: &Pipe, client_ids: &[i64]) -> bool {
     } else {
         client_ids
     };
-    let ending = ids.iter().map(|id| {
-        let mut kill = redis::cmd("CLIENT");
-        kill.arg("KILL").arg("ID").arg(*id);
-        pipe.ask(&kill)
-    });
+    let ending = ids
+        .iter()
+        .map(|id| pipe.ask(redis::cmd("CLIENT").arg("KILL").arg("ID").arg(*id)));
     let ended = join_all(ending).await;
     ended.iter().all(|answer| matches!(answer, Ok(Value::Int(_))))
 }

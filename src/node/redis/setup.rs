@@ -46,9 +46,7 @@ pub(super) async fn log_in(
         authenticate_first(pipe, login).await?;
     }
     if login.db != 0 {
-        let mut select = redis::cmd("SELECT");
-        select.arg(login.db);
-        ask(pipe, &select).await?;
+        ask(pipe, redis::cmd("SELECT").arg(login.db)).await?;
     }
     let introductions = [
         &["SETNAME", connection_name][..],
@@ -74,9 +72,9 @@ async fn authenticate_first(pipe: &Pipe, login: &Login<'_>) -> Result<(), NodeEr
 
 /// Logs a connection in, also again, in order with its calls. After a refusal the connection stays as it was.
 pub(super) async fn authenticate(pipe: &Pipe, login: &Login<'_>) -> Result<(), Fault> {
-    let mut auth = redis::cmd("AUTH");
-    auth.arg(login.user).arg(login.password);
-    let answer = pipe.ask(&auth).await;
+    let answer = pipe
+        .ask(redis::cmd("AUTH").arg(login.user).arg(login.password))
+        .await;
     answer.map(drop).map_err(|fault| login.without(fault))
 }
 

@@ -93,8 +93,7 @@ pub(super) async fn denied(
 
 /// Commands that the server denies by `ACL DRYRUN`; `None` if the user may not run that.
 async fn dry_run(pipe: &Pipe, all: &[NeededCommand]) -> Option<Vec<DeniedCommand>> {
-    let mut who = redis::cmd("ACL");
-    let user = text(&pipe.ask(who.arg("WHOAMI")).await.ok()?)?;
+    let user = text(&pipe.ask(redis::cmd("ACL").arg("WHOAMI")).await.ok()?)?;
     let asking = all.iter().map(|wanted| {
         let mut dry = redis::cmd("ACL");
         dry.arg("DRYRUN").arg(&user);

@@ -96,9 +96,9 @@ impl Server {
 
     /// Reads settings that may be denied without harm to locks.
     async fn read_settings(&self, session: &Session, facts: &mut ServerFacts) {
-        let mut get = redis::cmd("CONFIG");
-        let settings = session.ask(get.arg("GET").arg("*append*")).await.ok();
+        let settings = session.ask(redis::cmd("CONFIG").arg("GET").arg("*append*")).await;
         let settings: HashMap<String, String> = settings
+            .ok()
             .and_then(|answer| redis::from_redis_value(answer).ok())
             .unwrap_or_default();
         let enabled = |name: &str| settings.get(name).map(|value| value == "yes");
@@ -146,20 +146,18 @@ fn by_info(info: &Info<'_>, resp3: bool) -> ServerFacts {
 
 /// Whether the user `default` may write a key of locks; `None` if the server does not report it.
 async fn default_user_writes(session: &Session) -> Option<bool> {
-    let mut try_write = redis::cmd("ACL");
-    try_write.arg(&["DRYRUN", "default", "HSET", "multilock_set", "field", "value"]);
+    let words = ["DRYRUN", "default", "HSET", "multilock_set", "field", "value"];
+    let answer = session.ask(redis::cmd("ACL").arg(&words)).await.ok()?;
     // Otherwise the answer is a text with the denied permission.
-    session
-        .ask(&try_write)
-        .await
-        .ok()
-        .map(|answer| answer == Value::Okay)
+    Some(answer == Value::Okay)
 }
 
 /// Number of Redisson's channels to which clients listen; `None` if the server does not report it.
 async fn redisson_channels(session: &Session) -> Option<usize> {
-    let mut channels = redis::cmd("PUBSUB");
-    match session.ask(channels.arg("CHANNELS").arg("redisson_*")).await {
+    match session
+        .ask(redis::cmd("PUBSUB").arg("CHANNELS").arg("redisson_*"))
+        .await
+    {
         Ok(Value::Array(channels)) => Some(channels.len()),
         _ => None,
     }
