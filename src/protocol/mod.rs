@@ -18,4 +18,5 @@ pub(crate) mod release_tally;
 pub(crate) mod reply;
 pub(crate) mod seats;
 pub(crate) mod tally;
+pub(crate) mod text;
 pub(crate) mod waiter;

@@ -3,6 +3,7 @@
 use redis::{Cmd, Value};
 
 use crate::protocol::keys::revocation_mark;
+use crate::protocol::text::text;
 
 /// Commands that the scripts need, as the probe runs them on its key, `$`. The first command, `del`, deletes
 /// all that any of the others writes.
@@ -75,31 +76,18 @@ fn probe_for(commands: &[&str]) -> Cmd {
 /// Denied commands in the probe's answer. A command that failed for another reason, such as a denied key,
 /// does not count.
 pub(crate) fn denied(answer: &Value) -> Vec<String> {
-    let Some(Value::Array(names)) = parts(answer).first() else {
-        return Vec::new();
-    };
-    let name = |name: &Value| match name {
-        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-        _ => None,
-    };
-    names.iter().filter_map(name).collect()
+    let names = parts(answer).first().map(parts).unwrap_or_default();
+    names.iter().filter_map(text).collect()
 }
 
 /// Reason why the master takes no writes now, by the probe's answer.
 pub(crate) fn refuses_writes(answer: &Value) -> Option<String> {
-    match parts(answer).get(1) {
-        Some(Value::BulkString(reason)) if !reason.is_empty() => {
-            Some(String::from_utf8_lossy(reason).trim().to_owned())
-        }
-        _ => None,
-    }
+    let reason = text(parts(answer).get(1)?)?;
+    (!reason.is_empty()).then(|| reason.trim().to_owned())
 }
 
 fn parts(answer: &Value) -> &[Value] {
-    match answer {
-        Value::Array(parts) => parts,
-        _ => &[],
-    }
+    answer.as_sequence().unwrap_or_default()
 }
 
 /// Commands in a line of a script. Lines are counted from 1.

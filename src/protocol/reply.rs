@@ -13,6 +13,7 @@ use crate::protocol::fault::Fault;
 use crate::protocol::job_mark::JobMark;
 use crate::protocol::record::Record;
 use crate::protocol::seats::SeatSet;
+use crate::protocol::text::text;
 use crate::values::last_force::LastForce;
 use crate::values::token::FencingToken;
 use crate::values::votes::Vote;
@@ -229,14 +230,11 @@ fn parse_acquired(value: &Value) -> Option<Reply> {
 
 /// Parses one reply for each hold, after the stamp.
 fn parse_extended(value: &Value) -> Option<Vec<Reply>> {
-    let Value::Array(replies) = value else {
-        return None;
-    };
     let reply = |value: &Value| match value {
         Value::Array(parts) => parse_reply(parts),
         code => parse_reply(std::slice::from_ref(code)),
     };
-    replies.get(1..)?.iter().map(reply).collect()
+    value.as_sequence()?.get(1..)?.iter().map(reply).collect()
 }
 
 fn parse_reply(parts: &[Value]) -> Option<Reply> {
@@ -328,10 +326,7 @@ fn parse_holder(label: &Value) -> Option<Box<HolderFacts>> {
 
 /// Record after an introduction, and the master's clock in microseconds since 1970.
 pub(crate) fn parse_introduced(value: &Value) -> Option<(Record, u64)> {
-    let Value::Array(parts) = value else {
-        return None;
-    };
-    match parts.as_slice() {
+    match value.as_sequence()? {
         [record, Value::Int(clock_us)] => {
             Some((Record::parse(&text(record)?)?, u64::try_from(*clock_us).ok()?))
         }
@@ -393,19 +388,14 @@ pub(crate) fn inspected(answer: Result<Value, Fault>, names: usize) -> Result<Re
 pub(crate) fn listed(answer: Result<Value, Fault>) -> Result<(String, Vec<String>), Vote> {
     let value = answer.map_err(|fault| fault.vote())?;
     let parsed = || {
-        let Value::Array(parts) = &value else {
-            return None;
-        };
-        let mut texts = parts.iter().map(text);
+        let mut texts = value.as_sequence()?.iter().map(text);
         Some((texts.next()??, texts.collect::<Option<_>>()?))
     };
     parsed().ok_or_else(|| unexpected("list"))
 }
 
 fn parse_report(value: &Value) -> Option<Report> {
-    let Value::Array(parts) = value else {
-        return None;
-    };
+    let parts = value.as_sequence()?;
     Some(Report {
         clock_us: Stamp::of(parts.first()?)?.clock_us,
         entries: parts.get(1..)?.iter().map(parse_entry).collect::<Option<_>>()?,
@@ -413,9 +403,6 @@ fn parse_report(value: &Value) -> Option<Report> {
 }
 
 fn parse_entry(value: &Value) -> Option<StoredName> {
-    let Value::Array(parts) = value else {
-        return None;
-    };
     let [
         kind,
         Value::Int(left),
@@ -425,7 +412,7 @@ fn parse_entry(value: &Value) -> Option<StoredName> {
         first_waiting,
         last_force,
         parts @ ..,
-    ] = parts.as_slice()
+    ] = value.as_sequence()?
     else {
         return None;
     };
@@ -486,14 +473,6 @@ fn milliseconds(left: i64) -> Option<Duration> {
 /// Parses a number that may be too large for the integers of Lua or of the wire.
 fn whole_number(value: &Value) -> Option<u64> {
     text(value)?.parse().ok()
-}
-
-fn text(value: &Value) -> Option<String> {
-    match value {
-        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-        Value::SimpleString(text) => Some(text.clone()),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

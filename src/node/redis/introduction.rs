@@ -5,12 +5,13 @@ use redis::Value;
 
 use super::info::Info;
 use super::pipeline::Pipe;
-use super::questions::{ask, clock_us, judge, text, unexpected};
+use super::questions::{ask, clock_us, judge, unexpected};
 use crate::error::NodeError;
 use crate::node::Identity;
 use crate::protocol::fault::{Fault, FaultClass};
 use crate::protocol::keys::SET;
 use crate::protocol::record::Record;
+use crate::protocol::text::text;
 
 /// Answers of one moment.
 pub(super) struct Introduction {
@@ -77,8 +78,6 @@ pub(super) fn identity(info: &Info<'_>) -> Identity {
 
 /// Role of the server by ROLE, if INFO does not have it.
 async fn role(pipe: &Pipe) -> Option<String> {
-    match pipe.ask(&redis::cmd("ROLE")).await {
-        Ok(Value::Array(parts)) => text(parts.first()?),
-        _ => None,
-    }
+    let answer = pipe.ask(&redis::cmd("ROLE")).await.ok()?;
+    text(answer.as_sequence()?.first()?)
 }

@@ -8,6 +8,7 @@ use tokio::time::timeout;
 use super::pipeline::Pipe;
 use crate::error::{NodeError, Unfit};
 use crate::protocol::fault::{Fault, FaultClass};
+use crate::protocol::text::text;
 use crate::time::rounded::Rounded;
 
 /// Sends a command and waits for the answer; turns a fault into an error of the server.
@@ -40,15 +41,6 @@ pub(super) async fn in_time<T>(
         let late = format!("no answer within {}", Rounded(within));
         Err(NodeError::Unavailable(late))
     })
-}
-
-/// Text of an answer.
-pub(super) fn text(answer: &Value) -> Option<String> {
-    match answer {
-        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text.clone()),
-        _ => None,
-    }
 }
 
 /// Parses the answer to TIME into microseconds since 1970; zero if it is no time.

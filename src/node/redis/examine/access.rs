@@ -5,12 +5,12 @@ use redis::{Cmd, Value};
 
 use crate::admin::examination::{Denial, DeniedCommand};
 use crate::node::redis::pipeline::Pipe;
-use crate::node::redis::questions::text;
 use crate::node::redis::server::NOBODY;
 use crate::protocol::calls;
 use crate::protocol::fault::{Fault, FaultClass};
 use crate::protocol::keys::{fair_channels, revocation_mark};
 use crate::protocol::permissions;
+use crate::protocol::text::text;
 
 /// Placeholder for the channels of clients.
 const CHANNEL: &str = "multilock:examined";

@@ -14,13 +14,14 @@ pub(crate) use self::clients::POOL;
 use super::info::Info;
 use super::introduction::{Introduction, identity};
 use super::pipeline::Pipe;
-use super::questions::{ask, clock_us, in_time, text};
+use super::questions::{ask, clock_us, in_time};
 use super::server::{NOBODY, Server, end, refuse};
 use super::session::Session;
 use crate::admin::capabilities::Capabilities;
 use crate::admin::examination::{ClientConnection, ServerFacts};
 use crate::error::NodeError;
 use crate::node::Identity;
+use crate::protocol::text::text;
 use crate::protocol::{calls, permissions};
 use crate::time::clock::Clock;
 
