@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
-use super::kinds::{Op, VoteKind};
 use super::reach::Reach;
 use super::{EventObserver, NodeMeters, TARGET};
 use crate::error::NodeError;
@@ -22,7 +20,7 @@ pub(crate) struct NodeEvents {
     reach: Mutex<Reach>,
     /// Notified when the status of the master may have changed, for the task that watches the masters.
     changed: Arc<Notify>,
-    meters: NodeMeters,
+    pub(crate) meters: NodeMeters,
 }
 
 impl NodeEvents {
@@ -39,10 +37,9 @@ impl NodeEvents {
     pub(crate) fn label(&self) -> &Arc<str> {
         &self.label
     }
-}
 
-impl EventObserver for NodeEvents {
-    fn connected(&self) {
+    /// Notes a connection to the master.
+    pub(crate) fn connected(&self) {
         let is_first = !self.was_up.swap(true, Ordering::Relaxed);
         if self.reach.lock().found() || is_first {
             tracing::info!(target: TARGET, node = %self.label, "master connected");
@@ -54,7 +51,8 @@ impl EventObserver for NodeEvents {
         self.changed.notify_one();
     }
 
-    fn disconnected(&self, reason: &NodeError, is_new: bool) {
+    /// Notes that there is no connection; `is_new` if the reason is another one than before.
+    pub(crate) fn disconnected(&self, reason: &NodeError, is_new: bool) {
         let reported = self.reach.lock().lost(reason, is_new);
         if let Some(left_out) = reported {
             let left_out = (left_out > 0).then_some(left_out);
@@ -64,66 +62,56 @@ impl EventObserver for NodeEvents {
                 tracing::warn!(target: TARGET, node = %self.label, %reason, left_out, "master out of reach");
             }
         }
-        self.meters.disconnected(reason, is_new);
+        self.meters.disconnected();
         self.changed.notify_one();
     }
 
-    fn closed(&self) {
+    /// Notes that the client was closed, and with it the connection.
+    pub(crate) fn closed(&self) {
         tracing::debug!(target: TARGET, node = %self.label, "connection closed by this client");
         self.meters.closed();
         self.changed.notify_one();
     }
 
-    fn kept_silent(&self) {
+    /// Notes that the master has missed a deadline.
+    pub(crate) fn kept_silent(&self) {
         self.changed.notify_one();
     }
 
-    fn in_quarantine(&self, remaining: Duration) {
+    /// Notes the time for which the master has no vote.
+    pub(crate) fn in_quarantine(&self, remaining: Duration) {
         let remaining = Rounded(remaining);
         tracing::warn!(target: TARGET, node = %self.label, %remaining, "master is new to its set or was started not long ago, may have lost locks and has no vote yet");
         self.changed.notify_one();
     }
 
-    fn clock_stepped(&self, by: Duration, no_vote_for: Duration) {
-        self.meters.clock_stepped(by, no_vote_for);
+    /// Notes that the master's clock stepped against this host's.
+    pub(crate) fn clock_stepped(&self, by: Duration, no_vote_for: Duration) {
+        self.meters.clock_stepped();
         let (by, no_vote_for) = (Rounded(by), Rounded(no_vote_for));
         tracing::warn!(target: TARGET, node = %self.label, %by, %no_vote_for, "master's clock stepped against this host's");
         self.changed.notify_one();
     }
 
-    fn memory_wiped(&self) {
+    /// Notes that the master's memory was wiped.
+    pub(crate) fn memory_wiped(&self) {
         tracing::warn!(target: TARGET, node = %self.label, "master's memory was wiped; it has no vote for now");
         self.meters.memory_wiped();
         self.changed.notify_one();
     }
 
-    fn subscribed_again(&self, is_confirmed: bool) {
+    /// Notes that messages come from the master again.
+    pub(crate) fn subscribed_again(&self, is_confirmed: bool) {
         tracing::debug!(target: TARGET, node = %self.label, is_confirmed, "subscribed again");
     }
 
-    fn lacks(&self, missing: &str) {
+    /// Notes that the master lacks a capability that others have, or does not report it.
+    pub(crate) fn lacks(&self, missing: &str) {
         tracing::warn!(target: TARGET, node = %self.label, %missing, "master lacks a capability that others have, or does not report it; see Capabilities for its costs");
     }
 
-    fn denies_subscription(&self) {
+    /// Notes that the master's user may not subscribe.
+    pub(crate) fn denies_subscription(&self) {
         tracing::warn!(target: TARGET, node = %self.label, "the user may not subscribe to multilock:*, so waiters ask by timers, and lose their places in the queues when called");
-    }
-
-    #[inline]
-    fn answered(&self, op: Op, sent: Instant) {
-        self.meters.answered(op, sent);
-    }
-
-    #[inline]
-    fn voted(&self, op: Op, vote: Option<VoteKind>) {
-        self.meters.voted(op, vote);
-    }
-
-    fn pending(&self, releases: usize) {
-        self.meters.pending(releases);
-    }
-
-    fn sampled(&self, quarantine: Duration, clock_offset_us: i64) {
-        self.meters.sampled(quarantine, clock_offset_us);
     }
 }

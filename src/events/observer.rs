@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::kinds::{AcquireOutcome, HoldEnd, Op, PolicyKind, UnlockOutcome, VoteKind, WokenBy};
-use crate::error::{LossCause, NodeError};
+use crate::error::LossCause;
 use crate::values::policy::Policy;
 
 /// Holds of a client at one moment.
@@ -77,32 +77,17 @@ pub(crate) trait EventObserver {
     /// Notes that the connection is not the first one.
     fn reconnected(&self) {}
 
-    /// Notes that there is no connection; `is_new` if the reason is another one than before.
-    fn disconnected(&self, reason: &NodeError, is_new: bool) {}
+    /// Notes that there is no connection.
+    fn disconnected(&self) {}
 
     /// Notes that the client was closed, and with it the connection.
     fn closed(&self) {}
 
-    /// Notes that the master has missed a deadline.
-    fn kept_silent(&self) {}
-
-    /// Notes the time for which the master has no vote.
-    fn in_quarantine(&self, remaining: Duration) {}
-
     /// Notes that the master's clock stepped against this host's.
-    fn clock_stepped(&self, by: Duration, no_vote_for: Duration) {}
+    fn clock_stepped(&self) {}
 
     /// Notes that the master's memory was wiped.
     fn memory_wiped(&self) {}
-
-    /// Notes that messages come from the master again.
-    fn subscribed_again(&self, is_confirmed: bool) {}
-
-    /// Notes that the master lacks a capability that others have, or does not report it.
-    fn lacks(&self, missing: &str) {}
-
-    /// Notes that the master's user may not subscribe.
-    fn denies_subscription(&self) {}
 
     /// Notes the answer to a call that was sent at `sent`.
     fn answered(&self, op: Op, sent: Instant) {}

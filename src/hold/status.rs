@@ -49,6 +49,7 @@ impl ClientCore {
             for (slot, node) in self.pool.slots.iter().zip(&status.nodes) {
                 if let Ok(connection) = &node.connection {
                     slot.events()
+                        .meters
                         .sampled(connection.quarantine, connection.clock_offset_us);
                 }
             }

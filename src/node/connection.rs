@@ -311,7 +311,7 @@ impl Link {
 
     /// Notes a late answer to a call that was sent at `sent`.
     pub(crate) fn took(&self, op: Op, sent: Instant) {
-        self.events.answered(op, sent);
+        self.events.meters.answered(op, sent);
         *self.took.lock() = Some(sent.elapsed());
     }
 

@@ -132,7 +132,7 @@ impl Deferrals {
         queue.bytes += deferred.size();
         queue.waiting.push_back(deferred);
         self.full.store(queue.bytes > BACKLOG, Ordering::Relaxed);
-        self.events.pending(queue.waiting.len() + queue.sent);
+        self.events.meters.pending(queue.waiting.len() + queue.sent);
         drop(queue);
         self.news.notify_one();
     }
@@ -142,7 +142,7 @@ impl Deferrals {
         let mut queue = self.queue.lock();
         queue.closed = true;
         let waiting = std::mem::take(&mut queue.waiting);
-        self.events.pending(queue.sent);
+        self.events.meters.pending(queue.sent);
         drop(queue);
         drop(waiting);
     }
@@ -218,7 +218,7 @@ impl Deferrals {
             }
         }
         let full = queue.bytes > BACKLOG;
-        self.events.pending(queue.waiting.len() + queue.sent);
+        self.events.meters.pending(queue.waiting.len() + queue.sent);
         drop(queue);
         for (deferred, answer) in settled {
             deferred.settle(answer);

@@ -18,7 +18,6 @@ use super::trust::master_clock::MasterClock;
 use super::withdrawals::Withdrawals;
 use super::{Connection, Endpoint, Inbox, KnownServers, Link, Listener, Peer, Slot};
 use crate::error::{NodeError, Unfit};
-use crate::events::EventObserver;
 use crate::node::channels::Topics;
 use crate::node::trust::membership::Membership;
 use crate::protocol::lease_timing::LeaseTiming;

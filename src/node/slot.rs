@@ -13,7 +13,7 @@ use super::Link;
 use super::deferred::{Deferrals, PendingRelease};
 use super::waiters::StaleWaiter;
 use crate::error::NodeError;
-use crate::events::{EventObserver, NodeEvents};
+use crate::events::NodeEvents;
 use crate::masters::status::NodeStatus;
 use crate::protocol::fault::Fault;
 use crate::time::clock::Clock;

@@ -357,7 +357,7 @@ impl Round {
     #[inline]
     fn counted(&mut self, node: usize, vote: Option<VoteKind>) {
         if METERED {
-            self.pool.slots[node].events().voted(self.trace.op(), vote);
+            self.pool.slots[node].events().meters.voted(self.trace.op(), vote);
         }
         self.trace.voted(vote);
     }
@@ -449,7 +449,10 @@ impl Round {
         };
         let (sent, begun) = self.asked_at(node);
         if METERED && matches!(answer, Ok(_) | Err(Fault::Server { .. })) {
-            self.pool.slots[node].events().answered(self.trace.op(), sent);
+            self.pool.slots[node]
+                .events()
+                .meters
+                .answered(self.trace.op(), sent);
         }
         let answer = answer.map_err(|fault| fault.inside(self.request.script));
         link.react_to(&answer);

@@ -19,7 +19,7 @@ use super::kinds::{
     VoteKind, WokenBy,
 };
 use super::observer::{EventObserver, Survey};
-use crate::error::{LossCause, NodeError};
+use crate::error::LossCause;
 use crate::values::policy::Policy;
 
 /// Label of call sites that name none.
@@ -177,7 +177,7 @@ impl EventObserver for NodeMeters {
         self.reconnects.increment(1);
     }
 
-    fn disconnected(&self, _: &NodeError, _: bool) {
+    fn disconnected(&self) {
         self.up.set(0);
         self.quarantine.set(0);
     }
@@ -187,7 +187,7 @@ impl EventObserver for NodeMeters {
         self.quarantine.set(0);
     }
 
-    fn clock_stepped(&self, _: Duration, _: Duration) {
+    fn clock_stepped(&self) {
         self.clock_steps.increment(1);
     }
 

@@ -23,7 +23,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::offsets::{Offsets, Step};
-use crate::events::{EventObserver, NodeEvents};
+use crate::events::NodeEvents;
 use crate::protocol::lease_timing::LeaseTiming;
 use crate::time::clock::Moment;
 use crate::time::steps::Steps;
