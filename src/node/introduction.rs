@@ -33,7 +33,7 @@ impl Keeper {
         begun: (Moment, Instant),
         missed_until: Option<Moment>,
     ) -> Result<Memory, NodeError> {
-        let (membership, node, peer) = (&self.context.membership, self.slot.node(), &connection.peer);
+        let (membership, node, peer) = (&self.membership, self.slot.node(), &connection.peer);
         let run = peer.identity.run();
         membership.note_set(node, peer.record.as_ref().map(|record| record.set));
         membership.check()?;
@@ -54,13 +54,13 @@ impl Keeper {
         }
         // If no memory counted at the look, a memory that counts by now was recorded after it.
         let anew = counted.is_some();
-        let within = self.context.connect_timeout;
+        let within = self.connect_timeout;
         let end = Instant::now() + within;
         await_others(membership, end).await;
         membership.check()?;
         let request = calls::introduce(membership.listed(), run.as_deref(), anew);
         // The wait for the other masters may have used up the time.
-        let end = end.max(Instant::now() + self.context.node_timeout);
+        let end = end.max(Instant::now() + self.node_timeout);
         let answer = timeout_at(end, ask(&*connection.wire, &request)).await;
         let late = |_| NodeError::Unavailable(format!("no answer within {}", Rounded(within)));
         let answer = answer.map_err(late)?.map_err(judge)?;
@@ -81,9 +81,9 @@ impl Keeper {
     /// Resolves with the reason why this client may use no master, once a master reports another set.
     pub(super) async fn refused(&self) -> Unfit {
         loop {
-            let mut news = pin!(self.context.membership.news());
+            let mut news = pin!(self.membership.news());
             news.as_mut().enable();
-            if let Err(refusal) = self.context.membership.check() {
+            if let Err(refusal) = self.membership.check() {
                 return refusal;
             }
             news.await;

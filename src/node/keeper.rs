@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use super::connection::{Memory, Recollection};
 use super::pace::Pace;
+use super::redis::questions::in_time;
 use super::trust::clock_check::ClockCheck;
 use super::trust::master_clock::MasterClock;
 use super::withdrawals::Withdrawals;
@@ -24,19 +25,12 @@ use crate::protocol::lease_timing::LeaseTiming;
 use crate::time::backoff::{LONGEST_DELAY, LONGEST_SLOW_DELAY, delays, slow_delays};
 use crate::time::clock::{Clock, Moment};
 use crate::time::random::Random;
-use crate::time::rounded::Rounded;
 use crate::time::steps::Steps;
 
 /// Task that maintains the connection to one master.
 #[derive(Debug)]
 pub(crate) struct Keeper {
-    pub(super) slot: Arc<Slot>,
-    pub(super) context: KeeperContext,
-}
-
-/// Data that a slot's keeper needs beside the slot.
-#[derive(Debug)]
-pub(crate) struct KeeperContext {
+    pub(crate) slot: Arc<Slot>,
     pub(crate) node: Box<dyn Endpoint>,
     /// The client's half of every owner field.
     pub(crate) client: Uuid,
@@ -81,27 +75,20 @@ impl ConnectDelays {
 }
 
 impl Keeper {
-    pub(crate) fn new(slot: &Arc<Slot>, context: KeeperContext) -> Self {
-        Self {
-            slot: Arc::clone(slot),
-            context,
-        }
-    }
-
     /// Keeps the connection up for ever. One task per master.
     pub(crate) async fn keep(self) {
-        let random = &self.context.random;
+        let random = &self.random;
         let mut delays = ConnectDelays::new(random);
         let mut predecessor: Option<Peer> = None;
         loop {
             let connecting = self.connect(predecessor.as_ref(), &mut delays);
             let (connection, clock_check, begun, started) = connecting.await;
             let peer = connection.peer.clone();
-            clock_check.observe(peer.clock_us, begun, self.context.clock.now());
+            clock_check.observe(peer.clock_us, begun, self.clock.now());
             self.warn_of_missing(&peer, predecessor.as_ref());
             predecessor = Some(peer);
             let (end, lasted, asked) = self.serve(connection, (begun, started), &clock_check).await;
-            self.context.servers.disconnected(self.slot.node(), asked);
+            self.servers.disconnected(self.slot.node(), asked);
             if lasted < LONGEST_DELAY {
                 // The next connection may end as early.
                 sleep(delays.after(&end)).await;
@@ -124,8 +111,8 @@ impl Keeper {
     }
 
     fn clock_check(&self) -> Arc<ClockCheck> {
-        let (events, steps) = (Arc::clone(self.slot.events()), Arc::clone(&self.context.steps));
-        Arc::new(ClockCheck::new(events, self.context.lease_timing, steps))
+        let (events, steps) = (Arc::clone(self.slot.events()), Arc::clone(&self.steps));
+        Arc::new(ClockCheck::new(events, self.lease_timing, steps))
     }
 
     /// Tries until there is a connection that has been set up. Returns it with the check of the server's
@@ -135,25 +122,18 @@ impl Keeper {
         predecessor: Option<&Peer>,
         delays: &mut ConnectDelays,
     ) -> (Connection, Arc<ClockCheck>, Moment, Instant) {
-        let context = &self.context;
         let mut was_replica = false;
         loop {
-            let (begun, started) = (context.clock.now(), Instant::now());
-            let connecting = context
-                .node
-                .connect(predecessor, context.topics.own(), self.listener());
-            let attempt = timeout(context.connect_timeout, connecting).await;
-            let connected = attempt.unwrap_or_else(|_| {
-                let within = Rounded(context.connect_timeout);
-                Err(NodeError::Unavailable(format!("no answer within {within}")))
-            });
+            let (begun, started) = (self.clock.now(), Instant::now());
+            let connecting = self.node.connect(predecessor, self.topics.own(), self.listener());
+            let connected = in_time(self.connect_timeout, connecting).await;
             let admitted = connected.and_then(|connection| Ok(self.admit(connection, was_replica)?));
             let error = match admitted {
                 Ok((connection, clock_check)) => return (connection, clock_check, begun, started),
                 Err(error) => error,
             };
             was_replica |= error == NodeError::Unfit(Unfit::Replica);
-            context.membership.failed(self.slot.node());
+            self.membership.failed(self.slot.node());
             self.slot.down(&error);
             sleep(delays.after(&error)).await;
         }
@@ -167,7 +147,7 @@ impl Keeper {
         was_replica: bool,
     ) -> Result<(Connection, Arc<ClockCheck>), Unfit> {
         let (identity, slot) = (&connection.peer.identity, &self.slot);
-        let servers = &self.context.servers;
+        let servers = &self.servers;
         let clock_check = servers.claim(slot.node(), slot.label(), identity, || self.clock_check())?;
         if was_replica {
             servers.forgot(slot.node());
@@ -176,7 +156,7 @@ impl Keeper {
     }
 
     fn listener(&self) -> Listener {
-        let (slot, topics) = (Arc::clone(&self.slot), Arc::clone(&self.context.topics));
+        let (slot, topics) = (Arc::clone(&self.slot), Arc::clone(&self.topics));
         Arc::new(move |form, channel, message| {
             if let Some(stale) = topics.announce(slot.node(), form, channel, message) {
                 slot.stale(stale);
@@ -187,7 +167,7 @@ impl Keeper {
     /// Puts a connection to use. First it subscribes to the other libraries' channels of its predecessor.
     /// Then every waiter looks again, since calls and announcements may have been missed.
     async fn resume(&self, link: &Arc<Link>) {
-        let subscribing = self.context.topics.resume(|channels| {
+        let subscribing = self.topics.resume(|channels| {
             let subscribing: Vec<Inbox> = channels
                 .iter()
                 .map(|(form, channels)| link.listen(true, *form, channels))
@@ -197,10 +177,10 @@ impl Keeper {
         });
         if !subscribing.is_empty() {
             let confirmed = try_join_all(subscribing.into_iter().map(Inbox::answer));
-            let resumed = timeout(self.context.node_timeout, confirmed).await;
+            let resumed = timeout(self.node_timeout, confirmed).await;
             self.slot.events().subscribed_again(matches!(resumed, Ok(Ok(_))));
         }
-        self.context.topics.announce_interruption();
+        self.topics.announce_interruption();
     }
 
     /// Uses one connection, with a set-up that began at `begun`, until the connection ends or is to be replaced.
@@ -212,7 +192,7 @@ impl Keeper {
         begun: (Moment, Instant),
         clock_check: &Arc<ClockCheck>,
     ) -> (NodeError, Duration, Option<Moment>) {
-        let (servers, node, set_up) = (&self.context.servers, self.slot.node(), begun.1.elapsed());
+        let (servers, node, set_up) = (&self.servers, self.slot.node(), begun.1.elapsed());
         let introducing = self.introduce(&connection, begun, servers.missed_until(node));
         let introduced = introducing.await;
         let Connection {
@@ -248,17 +228,16 @@ impl Keeper {
     }
 
     fn recollection(&self, memory: Memory, clock_check: &Arc<ClockCheck>) -> Recollection {
-        let context = &self.context;
-        let quarantine = context.lease_timing.quarantine.saturating_sub(memory.age);
+        let quarantine = self.lease_timing.quarantine.saturating_sub(memory.age);
         if !quarantine.is_zero() {
             self.slot.events().in_quarantine(quarantine);
         }
         Recollection {
             memory: memory.age,
             clock_us: memory.clock_us,
-            clock: MasterClock::new(memory.clock_us, context.clock.now()),
-            record: context.strict.then_some(memory.record),
-            quarantine: context.lease_timing.quarantine,
+            clock: MasterClock::new(memory.clock_us, self.clock.now()),
+            record: self.strict.then_some(memory.record),
+            quarantine: self.lease_timing.quarantine,
             clock_check: Arc::clone(clock_check),
         }
     }
@@ -269,11 +248,7 @@ impl Keeper {
         let deferrals = self.slot.deferrals();
         let mut labelling = pin!(self.keep_labelled(link));
         let mut refused = pin!(self.refused());
-        let (client, node_timeout, random) = (
-            self.context.client,
-            self.context.node_timeout,
-            &self.context.random,
-        );
+        let (client, node_timeout, random) = (self.client, self.node_timeout, &self.random);
         let mut pace = Pace::new(random, node_timeout);
         let mut withdrawals = Withdrawals::new(&self.slot, link, client, node_timeout, random);
         loop {

@@ -18,10 +18,9 @@ const EVERY: Duration = Duration::from_secs(60);
 impl Keeper {
     /// Sends the label on every connection, and again at intervals. Never resolves.
     pub(super) async fn keep_labelled(&self, link: &Arc<Link>) {
-        let context = &self.context;
         // A client may miss a few intervals, and its last leases have to end before the label does.
-        let time_to_live = context.lease_timing.longest_lease.saturating_add(EVERY * 3);
-        let request = calls::label(context.client, &context.label, time_to_live);
+        let time_to_live = self.lease_timing.longest_lease.saturating_add(EVERY * 3);
+        let request = calls::label(self.client, &self.label, time_to_live);
         loop {
             // If the label is denied, or there is no memory for it, people see a part of the owner instead.
             let _ = say(link, &request).await;

@@ -37,7 +37,7 @@ pub(crate) use self::redis::tls::{CA_FILE, CERT_FILE, KEY_FILE, Tls, TlsFiles};
 pub(crate) use connection::{Link, Links};
 pub(crate) use deferred::{PendingRelease, is_done};
 pub(crate) use inbox::{Answer, Inbox, Late, ReplyTo};
-pub(crate) use keeper::{Keeper, KeeperContext};
+pub(crate) use keeper::Keeper;
 pub(crate) use slot::{Reached, Slot};
 pub(crate) use trust::servers::KnownServers;
 

@@ -17,7 +17,7 @@ use crate::events::{Events, LogThrottle, NodeEvents};
 use crate::masters::config::{Config, Rounds};
 use crate::node::channels::Topics;
 use crate::node::trust::membership::Membership;
-use crate::node::{Endpoint, Keeper, KeeperContext, KnownServers, Slot};
+use crate::node::{Endpoint, Keeper, KnownServers, Slot};
 use crate::protocol::calls::Evidence;
 use crate::protocol::keys;
 use crate::protocol::lease_timing::LeaseTiming;
@@ -119,7 +119,8 @@ impl Pool {
         let labels = slots.iter().map(|slot| slot.label());
         let membership = Arc::new(Membership::new(config.set(nodes.len()), labels));
         let keep = |(slot, node): (&Arc<Slot>, Box<dyn Endpoint>)| {
-            let context = KeeperContext {
+            let keeper = Keeper {
+                slot: Arc::clone(slot),
                 node,
                 client: id,
                 label: Arc::clone(&label),
@@ -134,7 +135,7 @@ impl Pool {
                 clock,
                 steps: Arc::clone(&steps),
             };
-            AbortOnDropHandle::new(runtime.spawn(Keeper::new(slot, context).keep()))
+            AbortOnDropHandle::new(runtime.spawn(keeper.keep()))
         };
         let background = slots.iter().zip(nodes).map(keep).collect();
         let pool = Arc::new(Self {

@@ -33,7 +33,7 @@ pub(crate) fn judge(fault: Fault) -> NodeError {
 }
 
 /// Runs questions within a time limit.
-pub(super) async fn in_time<T>(
+pub(crate) async fn in_time<T>(
     within: Duration,
     asking: impl Future<Output = Result<T, NodeError>>,
 ) -> Result<T, NodeError> {
