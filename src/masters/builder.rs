@@ -226,7 +226,7 @@ impl MastersBuilder {
     /// Accepts masters that evict keys when their memory is full. Such a master may forget a lock at any
     /// moment. Off by default.
     pub fn allow_eviction(mut self, allow: bool) -> Self {
-        self.config.allow_eviction = allow;
+        self.config.accepted.eviction = allow;
         self
     }
 
@@ -244,7 +244,7 @@ impl MastersBuilder {
     ///     .allow_unknown_eviction(true);
     /// ```
     pub fn allow_unknown_eviction(mut self, allow: bool) -> Self {
-        self.config.allow_unknown.eviction = allow;
+        self.config.accepted.unknown_eviction = allow;
         self
     }
 
@@ -264,7 +264,7 @@ impl MastersBuilder {
     ///     .allow_unknown_role(true);
     /// ```
     pub fn allow_unknown_role(mut self, allow: bool) -> Self {
-        self.config.allow_unknown.role = allow;
+        self.config.accepted.unknown_role = allow;
         self
     }
 
@@ -487,8 +487,7 @@ impl MastersBuilder {
                 credentials: node.credentials,
                 tls: node.tls.or_else(|| shared.map(Tls::with_sessions_of_its_own)),
                 connect_timeout: self.config.connect_timeout,
-                allow_eviction: self.config.allow_eviction,
-                allow_unknown: self.config.allow_unknown,
+                accepted: self.config.accepted,
                 connection_name: Arc::clone(connection_name),
             }
         };

@@ -24,7 +24,6 @@ const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 const MAX_NODES: usize = 64;
 
 #[derive(Clone, Debug)]
-#[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct Config {
     /// Lease of a lock without one of its own; if not set, the longest lease.
     pub(crate) lease: Option<Duration>,
@@ -37,8 +36,7 @@ pub(crate) struct Config {
     pub(crate) node_timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) drift_factor: f64,
-    pub(crate) allow_eviction: bool,
-    pub(crate) allow_unknown: Unknowns,
+    pub(crate) accepted: AcceptedRisks,
     pub(crate) require_all: bool,
     pub(crate) quarantine: Quarantine,
     pub(crate) rounds: Rounds,
@@ -48,13 +46,14 @@ pub(crate) struct Config {
     pub(crate) client_label: ClientLabel,
 }
 
-/// Facts that a server may leave out of its reports.
+/// Risks that are accepted of a server although they may cost a guarantee.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Unknowns {
-    /// Whether the server evicts keys.
+pub(crate) struct AcceptedRisks {
     pub(crate) eviction: bool,
-    /// Whether the server is a master.
-    pub(crate) role: bool,
+    /// The server does not report whether it evicts keys.
+    pub(crate) unknown_eviction: bool,
+    /// The server does not report whether it is a master.
+    pub(crate) unknown_role: bool,
 }
 
 /// Time for which a master that may have lost locks has no vote.
@@ -142,8 +141,7 @@ impl Default for Config {
             node_timeout: Duration::from_millis(50),
             connect_timeout: Duration::from_secs(1),
             drift_factor: LEAST_DRIFT_FACTOR,
-            allow_eviction: false,
-            allow_unknown: Unknowns::default(),
+            accepted: AcceptedRisks::default(),
             require_all: false,
             quarantine: Quarantine::Auto,
             rounds: Rounds::Adaptive,

@@ -285,10 +285,10 @@ impl<S: Into<OsString>, V: Fn(&str) -> Option<S>> Variables<V> {
             "adaptive, all or thrifty",
             rounds,
         )?;
-        self.switch("MULTILOCK_ALLOW_EVICTION", &mut config.allow_eviction)?;
-        let unknown = &mut config.allow_unknown;
-        self.switch("MULTILOCK_ALLOW_UNKNOWN_EVICTION", &mut unknown.eviction)?;
-        self.switch("MULTILOCK_ALLOW_UNKNOWN_ROLE", &mut unknown.role)?;
+        let accepted = &mut config.accepted;
+        self.switch("MULTILOCK_ALLOW_EVICTION", &mut accepted.eviction)?;
+        self.switch("MULTILOCK_ALLOW_UNKNOWN_EVICTION", &mut accepted.unknown_eviction)?;
+        self.switch("MULTILOCK_ALLOW_UNKNOWN_ROLE", &mut accepted.unknown_role)?;
         self.switch("MULTILOCK_REQUIRE_ALL", &mut config.require_all)?;
         self.switch("MULTILOCK_STRICT", &mut config.strict)?;
         self.switch("MULTILOCK_BESIDE_REDISSON", &mut config.beside_redisson)?;

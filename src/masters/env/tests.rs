@@ -44,7 +44,7 @@ fn variables_become_options() {
     assert_eq!(builder.config.node_timeout, Duration::from_millis(20));
     assert!((builder.config.drift_factor - 0.05).abs() < f64::EPSILON);
     let config = builder.config;
-    assert!(config.allow_eviction && config.allow_unknown.eviction && config.allow_unknown.role);
+    assert!(config.accepted.eviction && config.accepted.unknown_eviction && config.accepted.unknown_role);
     assert!(config.require_all && config.beside_redisson && !config.strict);
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::error::{NodeError, Unfit};
-use crate::masters::config::Unknowns;
+use crate::masters::config::AcceptedRisks;
 
 /// Oldest version that has HELLO. Scripts replicate by effect since 5.0.
 const OLDEST: (u32, u32) = (6, 0);
@@ -11,13 +11,6 @@ const OLDEST_NAME: &str = "6.0";
 
 /// Fields of an answer to INFO, by name.
 pub(super) struct Info<'a>(HashMap<&'a str, &'a str>);
-
-/// Risks that are accepted although they may cost a guarantee.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct AcceptedRisks {
-    pub(super) eviction: bool,
-    pub(super) unknown: Unknowns,
-}
 
 impl<'a> Info<'a> {
     pub(super) fn parse(text: &'a str) -> Self {
@@ -95,14 +88,14 @@ impl<'a> Info<'a> {
         }
         match role {
             Some("master") => {}
-            None if accepted.unknown.role => {}
+            None if accepted.unknown_role => {}
             None => return Err(Unfit::UnknownRole.into()),
             Some(_) => return Err(Unfit::Replica.into()),
         }
         match self.evicts() {
             Some(false) => Ok(()),
             _ if accepted.eviction => Ok(()),
-            None if accepted.unknown.eviction => Ok(()),
+            None if accepted.unknown_eviction => Ok(()),
             None => Err(Unfit::UnknownEviction.into()),
             Some(true) => Err(Unfit::Evicts {
                 policy: self.fact("maxmemory_policy").to_owned(),
@@ -141,10 +134,8 @@ mod tests {
 
     const NOTHING: AcceptedRisks = AcceptedRisks {
         eviction: false,
-        unknown: Unknowns {
-            eviction: false,
-            role: false,
-        },
+        unknown_eviction: false,
+        unknown_role: false,
     };
 
     /// Refusal of a healthy server with these fields besides; the second value of a field counts.
@@ -176,8 +167,10 @@ mod tests {
             eviction: true,
             ..NOTHING
         };
-        let mut unknown = NOTHING;
-        unknown.unknown.eviction = true;
+        let unknown = AcceptedRisks {
+            unknown_eviction: true,
+            ..NOTHING
+        };
         assert!(refused(evicting).contains("allkeys-lru"));
         assert!(
             judge(unknown, evicting).is_err(),
@@ -200,8 +193,10 @@ mod tests {
 
     #[test]
     fn a_role_that_is_not_reported_is_refused_by_that_name() {
-        let mut unknown = NOTHING;
-        unknown.unknown.role = true;
+        let unknown = AcceptedRisks {
+            unknown_role: true,
+            ..NOTHING
+        };
         assert!(refused("role:").starts_with("it does not say whether it is a master"));
         assert_eq!(judge(unknown, "role:"), Ok(()));
         assert!(judge(unknown, "role:slave").is_err_and(|error| error.starts_with("it is a replica")));

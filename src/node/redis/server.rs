@@ -10,7 +10,6 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::address::Address;
-use super::info::AcceptedRisks;
 use super::introduction::{Introduction, identity};
 use super::pipeline::{Driver, Pipe};
 use super::questions::judge;
@@ -21,7 +20,7 @@ use super::tls::Tls;
 use super::wire::ServerWire;
 use crate::admin::capabilities::Capabilities;
 use crate::error::{NodeError, Unfit};
-use crate::masters::config::Unknowns;
+use crate::masters::config::AcceptedRisks;
 use crate::masters::credentials::{Credentials, Provider};
 use crate::node::{Answer, Connection, Endpoint, Listener, Peer};
 use crate::protocol::fault::{Fault, FaultClass};
@@ -36,8 +35,7 @@ pub(crate) struct Server {
     /// TLS, for an address that uses it.
     pub(crate) tls: Option<Tls>,
     pub(crate) connect_timeout: Duration,
-    pub(crate) allow_eviction: bool,
-    pub(crate) allow_unknown: Unknowns,
+    pub(crate) accepted: AcceptedRisks,
     /// Name of the connections in `CLIENT LIST`.
     pub(crate) connection_name: Arc<str>,
 }
@@ -215,7 +213,7 @@ impl Server {
         let asked = Instant::now();
         let introduction = Introduction::read(pipe).await?;
         let info = introduction.info();
-        info.judge(introduction.role.as_deref(), self.accepted())?;
+        info.judge(introduction.role.as_deref(), self.accepted)?;
         let (clock_us, record) = (introduction.clock_us()?, introduction.record()?);
         let identity = identity(&info);
         Ok(Peer {
@@ -234,14 +232,6 @@ impl Server {
             },
             identity,
         })
-    }
-
-    /// Risks that are accepted of a server although they may cost a guarantee.
-    pub(super) fn accepted(&self) -> AcceptedRisks {
-        AcceptedRisks {
-            eviction: self.allow_eviction,
-            unknown: self.allow_unknown,
-        }
     }
 }
 

@@ -85,7 +85,7 @@ impl Server {
         facts.writes_refused = probed.as_ref().ok().and_then(permissions::refuses_writes);
         facts.denied = access::denied(pipe, &self.connection_name, &in_scripts, beside_redisson).await;
         let loads = pipe.ask(&calls::ALL[0].load()).await.is_ok();
-        let fit = info.judge(introduction.role.as_deref(), self.accepted());
+        let fit = info.judge(introduction.role.as_deref(), self.accepted);
         let fit = fit.and_then(|()| record.map(drop));
         facts.refusal = fit.and_then(|()| refuse(probed, loads)).err();
         self.read_settings(session, &mut facts).await;

@@ -51,8 +51,7 @@ async fn connect_at(url: String, predecessor: Option<&Peer>) -> Result<Peer, Nod
         credentials: None,
         tls: None,
         connect_timeout: Duration::from_secs(5),
-        allow_eviction: false,
-        allow_unknown: Unknowns::default(),
+        accepted: AcceptedRisks::default(),
         connection_name: "multilock".into(),
     };
     let connected = server
