@@ -141,13 +141,8 @@ impl Status {
 
     /// Whether the status differs from `before` in a way that a program may act upon.
     pub(crate) fn differs(&self, before: &Self) -> bool {
-        self.closed != before.closed
-            || self.nodes.len() != before.nodes.len()
-            || self
-                .nodes
-                .iter()
-                .zip(&before.nodes)
-                .any(|(node, before)| node.differs(before))
+        let nodes = self.nodes.iter().map(NodeStatus::shown);
+        self.closed != before.closed || nodes.ne(before.nodes.iter().map(NodeStatus::shown))
     }
 }
 
@@ -172,23 +167,18 @@ impl NodeStatus {
                 .is_ok_and(|connection| !connection.is_silent)
     }
 
-    fn differs(&self, before: &Self) -> bool {
-        let connections = (&self.connection, &before.connection);
-        self.is_overloaded != before.is_overloaded
-            || match connections {
-                (Ok(now), Ok(before)) => now.differs(before),
-                (Err(now), Err(before)) => now != before,
-                _ => true,
-            }
-    }
-}
-
-impl NodeConnection {
-    fn differs(&self, before: &Self) -> bool {
-        self.version != before.version
-            || self.capabilities != before.capabilities
-            || self.is_silent != before.is_silent
-            || self.quarantine.is_zero() != before.quarantine.is_zero()
+    /// Parts of the status that a program may act upon.
+    fn shown(&self) -> impl PartialEq {
+        let connection = self.connection.as_ref().map(|connection| {
+            let has_quarantine = !connection.quarantine.is_zero();
+            (
+                &connection.version,
+                connection.capabilities,
+                connection.is_silent,
+                has_quarantine,
+            )
+        });
+        (self.is_overloaded, connection)
     }
 }
 
