@@ -6,6 +6,7 @@ use redis::Value;
 use super::info::Info;
 use super::pipeline::Pipe;
 use super::questions::{ask, clock_us, judge, unexpected};
+use crate::admin::capabilities::Capabilities;
 use crate::error::NodeError;
 use crate::node::Identity;
 use crate::protocol::fault::{Fault, FaultClass};
@@ -73,6 +74,22 @@ pub(super) fn identity(info: &Info<'_>) -> Identity {
         run_id: info.fact("run_id").to_owned(),
         replication_id: info.fact("master_replid").to_owned(),
         is_of_a_process: info.is_of_a_process(),
+    }
+}
+
+/// Capabilities of a server over one connection.
+pub(super) fn capabilities(
+    info: &Info<'_>,
+    identity: &Identity,
+    resp3: bool,
+    kill_fence: bool,
+) -> Capabilities {
+    Capabilities {
+        resp3,
+        kill_fence,
+        run_known: identity.run().is_some(),
+        eviction_known: info.evicts().is_some(),
+        identity_known: identity.server().is_some(),
     }
 }
 

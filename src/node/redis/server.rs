@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::address::Address;
-use super::introduction::{Introduction, identity};
+use super::introduction::{Introduction, capabilities, identity};
 use super::pipeline::{Driver, Pipe};
 use super::questions::judge;
 use super::refresh;
@@ -18,7 +18,6 @@ use super::setup::{Login, log_in};
 use super::socket::{self, Stream};
 use super::tls::Tls;
 use super::wire::ServerWire;
-use crate::admin::capabilities::Capabilities;
 use crate::error::{NodeError, Unfit};
 use crate::masters::config::AcceptedRisks;
 use crate::masters::credentials::{Credentials, Provider};
@@ -223,13 +222,7 @@ impl Server {
             clock_us,
             version: info.fact("redis_version").into(),
             calls_denied: false,
-            capabilities: Capabilities {
-                resp3,
-                kill_fence: false,
-                run_known: identity.run().is_some(),
-                eviction_known: info.evicts().is_some(),
-                identity_known: identity.server().is_some(),
-            },
+            capabilities: capabilities(&info, &identity, resp3, false),
             identity,
         })
     }

@@ -11,13 +11,11 @@ use futures::future::FutureExt;
 use redis::Value;
 
 pub(crate) use self::clients::POOL;
-use super::info::Info;
-use super::introduction::{Introduction, identity};
+use super::introduction::{Introduction, capabilities, identity};
 use super::pipeline::Pipe;
 use super::questions::{ask, clock_us, in_time};
 use super::server::{NOBODY, Server, end, refuse};
 use super::session::Session;
-use crate::admin::capabilities::Capabilities;
 use crate::admin::examination::{ClientConnection, ServerFacts};
 use crate::error::NodeError;
 use crate::node::Identity;
@@ -70,79 +68,59 @@ impl Server {
         );
         let identity = identity(&info);
         let run = identity.run();
-        let mut facts = by_info(&info, session.resp3);
-        facts.role.clone_from(&introduction.role);
-        facts.capabilities.run_known = run.is_some();
-        if let Ok(Some(record)) = &record {
-            facts.set = Some(record.set);
-            facts.remembers = record.age(run.as_deref(), clock_us);
-        }
-        facts.capabilities.identity_known = identity.server().is_some();
-        facts.capabilities.kill_fence = end(pipe, &[NOBODY]).await && session.client_id.is_some();
-        (facts.clock_offset_us, facts.round_trip) = read_clock(pipe).await?;
+        let kill_fence = end(pipe, &[NOBODY]).await && session.client_id.is_some();
+        let (clock_offset_us, round_trip) = read_clock(pipe).await?;
         let probed = pipe.ask(&permissions::probe()).await;
         let in_scripts = probed.as_ref().map(permissions::denied).unwrap_or_default();
-        facts.writes_refused = probed.as_ref().ok().and_then(permissions::refuses_writes);
-        facts.denied = access::denied(pipe, &self.connection_name, &in_scripts, beside_redisson).await;
+        let denied = access::denied(pipe, &self.connection_name, &in_scripts, beside_redisson).await;
         let loads = pipe.ask(&calls::ALL[0].load()).await.is_ok();
-        let fit = info.judge(introduction.role.as_deref(), self.accepted);
-        let fit = fit.and_then(|()| record.map(drop));
-        facts.refusal = fit.and_then(|()| refuse(probed, loads)).err();
-        self.read_settings(session, &mut facts).await;
-        if !beside_redisson {
-            facts.redisson_channels = redisson_channels(session).await;
-        }
-        Ok(Examined { facts, identity })
-    }
-
-    /// Reads settings that may be denied without harm to locks.
-    async fn read_settings(&self, session: &Session, facts: &mut ServerFacts) {
-        let settings = session.ask(redis::cmd("CONFIG").arg("GET").arg("*append*")).await;
-        let settings: HashMap<String, String> = settings
-            .ok()
-            .and_then(|answer| redis::from_redis_value(answer).ok())
-            .unwrap_or_default();
+        let settings = settings(session).await;
+        let remembered = record.as_ref().ok().and_then(Option::as_ref);
+        let fact = |name: &str| info.get(name).map(str::to_owned);
         let enabled = |name: &str| settings.get(name).map(|value| value == "yes");
-        facts.append_only = facts.append_only.or(enabled("appendonly"));
-        facts.no_fsync_on_rewrite = enabled("no-appendfsync-on-rewrite");
-        facts.append_fsync = settings.get("appendfsync").cloned();
-        facts.default_user_writes = default_user_writes(session).await;
-        facts.clients = self.list_clients(&session.pipe).await.ok();
+        let append_only = info.get("aof_enabled").map(|enabled| enabled == "1");
+        let facts = ServerFacts {
+            writes_refused: probed.as_ref().ok().and_then(permissions::refuses_writes),
+            version: info.fact("redis_version").into(),
+            role: introduction.role.clone(),
+            run_id: fact("run_id"),
+            replication_id: fact("master_replid"),
+            set: remembered.map(|record| record.set),
+            remembers: remembered.and_then(|record| record.age(run.as_deref(), clock_us)),
+            quarantine: Duration::ZERO,
+            clock_offset_us,
+            round_trip,
+            capabilities: capabilities(&info, &identity, session.resp3, kill_fence),
+            max_memory: info.number("maxmemory"),
+            eviction_policy: fact("maxmemory_policy"),
+            append_only: append_only.or(enabled("appendonly")),
+            append_fsync: settings.get("appendfsync").cloned(),
+            no_fsync_on_rewrite: enabled("no-appendfsync-on-rewrite"),
+            default_user_writes: default_user_writes(session).await,
+            denied,
+            clients: self.list_clients(pipe).await.ok(),
+            redisson_channels: if beside_redisson {
+                None
+            } else {
+                redisson_channels(session).await
+            },
+            refusal: info
+                .judge(introduction.role.as_deref(), self.accepted)
+                .and_then(|()| record.map(drop))
+                .and_then(|()| refuse(probed, loads))
+                .err(),
+        };
+        Ok(Examined { facts, identity })
     }
 }
 
-/// Facts from INFO alone.
-fn by_info(info: &Info<'_>, resp3: bool) -> ServerFacts {
-    let fact = |name: &str| info.get(name).map(str::to_owned);
-    ServerFacts {
-        refusal: None,
-        writes_refused: None,
-        version: info.fact("redis_version").into(),
-        role: None,
-        run_id: fact("run_id"),
-        replication_id: fact("master_replid"),
-        quarantine: Duration::ZERO,
-        clock_offset_us: 0,
-        round_trip: Duration::ZERO,
-        capabilities: Capabilities {
-            resp3,
-            kill_fence: false,
-            run_known: false,
-            eviction_known: info.evicts().is_some(),
-            identity_known: false,
-        },
-        max_memory: info.number("maxmemory"),
-        eviction_policy: fact("maxmemory_policy"),
-        append_only: info.get("aof_enabled").map(|enabled| enabled == "1"),
-        append_fsync: None,
-        no_fsync_on_rewrite: None,
-        default_user_writes: None,
-        denied: Vec::new(),
-        set: None,
-        remembers: None,
-        clients: None,
-        redisson_channels: None,
-    }
+/// Settings that may be denied without harm to locks.
+async fn settings(session: &Session) -> HashMap<String, String> {
+    let settings = session.ask(redis::cmd("CONFIG").arg("GET").arg("*append*")).await;
+    settings
+        .ok()
+        .and_then(|answer| redis::from_redis_value(answer).ok())
+        .unwrap_or_default()
 }
 
 /// Whether the user `default` may write a key of locks; `None` if the server does not report it.

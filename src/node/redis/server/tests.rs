@@ -3,6 +3,7 @@
 use multilock_test_support::{Script, StandIn};
 
 use super::*;
+use crate::admin::capabilities::Capabilities;
 use crate::node::{Identity, NodeUrl};
 
 /// Answer of a plain Redis.
