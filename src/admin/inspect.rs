@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::node::Slot;
 use crate::protocol::calls;
 use crate::protocol::kind::HoldKind;
-use crate::protocol::reply::{self, FieldEntry, Report, StoredName};
+use crate::protocol::reply::{self, FieldEntry, FirstWaiting, Report, StoredName};
 use crate::round::pool::Pool;
 use crate::round::{Round, Trust};
 use crate::values::holder::Holder;
@@ -137,61 +137,48 @@ pub(crate) async fn inspect(
     needed: usize,
 ) -> Vec<Inspection> {
     let sights = look(pool, names, kind).await;
-    let states = |index: usize| -> Vec<NodeState> {
+    let quarantined = quarantined(pool);
+    let inspection = |(index, name): (usize, &str)| {
         let state = |sight: &Result<Report, Vote>| match sight {
             Ok(report) => read(&report.entries[index]),
             Err(vote) => NodeState::Silent(vote.clone()),
         };
-        sights.iter().map(state).collect()
+        let states: Vec<NodeState> = sights.iter().map(state).collect();
+        let reports = || sights.iter().flatten();
+        let entries = || reports().map(|report| &report.entries[index]);
+        let longest = entries().max_by_key(|entry| entry.waiting);
+        let (waiting, waiting_to_read) =
+            longest.map_or((0, 0), |entry| (entry.waiting, entry.waiting_to_read));
+        let first = reports()
+            .filter_map(|report| Some((report.entries[index].first_waiting.as_ref()?, report.clock_us)))
+            .min_by_key(|(first, _)| first.ticket);
+        let waited = |(first, clock_us): (&FirstWaiting, u64)| {
+            Duration::from_micros(clock_us.saturating_sub(first.ticket))
+        };
+        let last_force = entries()
+            .filter_map(|entry| entry.last_force.as_ref())
+            .max_by_key(|force| force.at);
+        Inspection {
+            name: pool.config.namespace.own(name).to_owned(),
+            agreed: agreed(&states, needed),
+            readers: readers(&states, needed),
+            nodes: pool
+                .slots
+                .iter()
+                .map(|slot| Arc::clone(slot.label()))
+                .zip(states)
+                .collect(),
+            waiting,
+            waiting_to_read,
+            first_waiting: first
+                .map(|(first, _)| Holder::new(first.waiter.as_str(), first.facts.label.clone())),
+            first_waits: first.map(waited),
+            fence: entries().filter_map(|entry| entry.fence).max(),
+            last_force: last_force.cloned(),
+            quarantined: quarantined.clone(),
+        }
     };
-    let entries = |index: usize| sights.iter().flatten().map(move |report| &report.entries[index]);
-    let waiting = |index: usize| {
-        let most = entries(index).max_by_key(|entry| entry.waiting);
-        most.map_or((0, 0), |entry| (entry.waiting, entry.waiting_to_read))
-    };
-    let first_waiting = |index: usize| {
-        let reports = sights.iter().flatten();
-        let waiters = reports.filter_map(|report| {
-            let first = report.entries[index].first_waiting.as_ref()?;
-            let waits = Duration::from_micros(report.clock_us.saturating_sub(first.ticket));
-            let waiter = Holder::new(first.waiter.as_str(), first.facts.label.clone());
-            Some((first.ticket, waiter, waits))
-        });
-        waiters.min_by_key(|(ticket, ..)| *ticket)
-    };
-    let fence = |index: usize| entries(index).filter_map(|entry| entry.fence).max();
-    let last_force = |index: usize| {
-        let forces = entries(index).filter_map(|entry| entry.last_force.as_ref());
-        forces.max_by_key(|force| force.at).cloned()
-    };
-    let quarantined = quarantined(pool);
-    names
-        .iter()
-        .enumerate()
-        .map(|(index, name)| (index, name, states(index), waiting(index)))
-        .map(|(index, name, states, (waiting, waiting_to_read))| {
-            let (first_waiting, first_waits) =
-                first_waiting(index).map_or((None, None), |(_, waiter, waits)| (Some(waiter), Some(waits)));
-            Inspection {
-                first_waiting,
-                first_waits,
-                fence: fence(index),
-                last_force: last_force(index),
-                waiting,
-                waiting_to_read,
-                readers: readers(&states, needed),
-                name: pool.config.namespace.own(name).to_owned(),
-                quarantined: quarantined.clone(),
-                agreed: agreed(&states, needed),
-                nodes: pool
-                    .slots
-                    .iter()
-                    .map(|slot| Arc::clone(slot.label()))
-                    .zip(states)
-                    .collect(),
-            }
-        })
-        .collect()
+    names.iter().enumerate().map(inspection).collect()
 }
 
 fn quarantined(pool: &Pool) -> Vec<(Arc<str>, Duration)> {
