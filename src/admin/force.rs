@@ -77,18 +77,25 @@ pub(crate) async fn force(
     for of_name in &mut holders {
         of_name.retain(|owner| is_meant(&holder(owner, &known)));
     }
-    let portions = portions(&holders);
-    let seen_at = |(node, sight): (usize, &Result<Report, Vote>)| Some((node, sight.as_ref().ok()?.clock_us));
-    let asked: Vec<(usize, u64)> = sights.iter().enumerate().filter_map(seen_at).collect();
-    let mut rounds: Vec<Round> = portions
-        .iter()
-        .flat_map(|portion| {
-            let begin = |(node, clock_us): &(usize, u64)| {
-                begin(pool, (names, kind), (needed, reason), portion, *node, *clock_us)
-            };
-            asked.iter().map(begin)
-        })
-        .collect();
+    // The look began at most a node timeout ago, and each answer is waited for no longer than another node timeout.
+    let patience = u64::try_from(2 * pool.config.node_timeout.as_micros()).unwrap_or(u64::MAX);
+    let mut rounds = Vec::new();
+    for portion in portions(&holders) {
+        for (node, sight) in sights.iter().enumerate() {
+            let Ok(report) = sight else { continue };
+            let request = calls::force(
+                names,
+                kind,
+                report.clock_us.saturating_add(patience),
+                pool.lease_timing.longest_lease,
+                &portion,
+                (&pool.label, reason),
+                pool.config.beside_redisson,
+            );
+            let round = Round::begin(pool, &request, Trust::Quorum(needed), |other| other == node);
+            rounds.push(round.needs(1));
+        }
+    }
     let answers = join_all(rounds.iter_mut().map(Round::next)).await;
     for (round, answer) in rounds.iter_mut().zip(answers) {
         let Some((node, answer)) = answer else { continue };
@@ -100,7 +107,8 @@ pub(crate) async fn force(
         }
     }
     let votes = pool.evidence(&votes);
-    let former = former(holders, &known);
+    let owners: BTreeSet<&Arc<str>> = holders.iter().flatten().collect();
+    let former: Vec<Holder> = owners.into_iter().map(|owner| holder(owner, &known)).collect();
     if !former.is_empty() {
         log::forced(names, former.len(), votes.granted());
         pool.events.forced();
@@ -178,37 +186,6 @@ fn holders(entry: &StoredName) -> Option<Vec<Arc<str>>> {
         }
         _ => None,
     }
-}
-
-/// Sends the request to one master; `clock_us` is its clock at the look. The look began at most a node
-/// timeout ago, and this answer is waited for no longer than another node timeout.
-fn begin(
-    pool: &Arc<Pool>,
-    (names, kind): (&Names, HoldKind),
-    (needed, reason): (usize, &str),
-    holders: &[Vec<Arc<str>>],
-    node: usize,
-    clock_us: u64,
-) -> Round {
-    let patience = u64::try_from(2 * pool.config.node_timeout.as_micros()).unwrap_or(u64::MAX);
-    let latest_us = clock_us.saturating_add(patience);
-    let request = calls::force(
-        names,
-        kind,
-        latest_us,
-        pool.lease_timing.longest_lease,
-        holders,
-        (&pool.label, reason),
-        pool.config.beside_redisson,
-    );
-    Round::begin(pool, &request, Trust::Quorum(needed), |other| other == node).needs(1)
-}
-
-fn former(holders: Vec<BTreeSet<Arc<str>>>, known: &BTreeMap<Arc<str>, Holder>) -> Vec<Holder> {
-    let mut former: Vec<Arc<str>> = holders.into_iter().flatten().collect();
-    former.sort_unstable();
-    former.dedup();
-    former.iter().map(|owner| holder(owner, known)).collect()
 }
 
 fn holder(owner: &Arc<str>, known: &BTreeMap<Arc<str>, Holder>) -> Holder {
