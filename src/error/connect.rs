@@ -1,6 +1,5 @@
 //! Errors of connecting.
 
-use std::fmt;
 use std::sync::Arc;
 
 use super::InvalidInput;
@@ -165,7 +164,7 @@ pub enum ConnectError {
         reason: Unfit,
     },
     /// Fewer than a majority of the masters are connected. The other masters are out of reach, or unfit.
-    #[error("only {reached} of {} masters can be used, {needed} are needed ({faq}): {}", .nodes.len(), NodeReport(.nodes), faq = Faq("too few"))]
+    #[error("only {reached} of {} masters can be used, {needed} are needed ({faq}): {}", .nodes.len(), node_report(.nodes), faq = Faq("too few"))]
     TooFew {
         /// Masters that are connected.
         reached: usize,
@@ -177,17 +176,10 @@ pub enum ConnectError {
 }
 
 /// Lists the state of every node, for people.
-struct NodeReport<'a>(&'a [(Arc<str>, Option<NodeError>)]);
-
-impl fmt::Display for NodeReport<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, (node, error)) in self.0.iter().enumerate() {
-            let separator = if i == 0 { "" } else { "; " };
-            match error {
-                Some(error) => write!(f, "{separator}{node}: {error}")?,
-                None => write!(f, "{separator}{node}: connected")?,
-            }
-        }
-        Ok(())
-    }
+fn node_report(nodes: &[(Arc<str>, Option<NodeError>)]) -> String {
+    let state = |(node, error): &(Arc<str>, Option<NodeError>)| match error {
+        Some(error) => format!("{node}: {error}"),
+        None => format!("{node}: connected"),
+    };
+    nodes.iter().map(state).collect::<Vec<_>>().join("; ")
 }

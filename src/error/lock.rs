@@ -1,6 +1,5 @@
 //! Errors of taking a lock.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,7 +67,7 @@ pub enum LockError {
     #[error(transparent)]
     Invalid(#[from] InvalidInput),
     /// Other owners hold the names, or several contenders got a part of the votes each.
-    #[error("held by {}{}, worth trying again in {}: {votes}", .holder.as_deref().unwrap_or("another"), InBrackets(.about.as_ref().map(|about| about.as_str())), Rounded(*.retry_after))]
+    #[error("held by {}{}, worth trying again in {}: {votes}", .holder.as_deref().unwrap_or("another"), in_brackets(.about.as_deref()), Rounded(*.retry_after))]
     Contended {
         /// Label of a holder's client ([`client_label`](crate::MastersBuilder::client_label)), if a master
         /// knows it. `None` for other libraries' clients, and if the lock is no longer held.
@@ -127,7 +126,7 @@ pub enum LockError {
     #[error("the masters were closed, or the tokio runtime in which they were connected has ended ({faq})", faq = Faq("closed"))]
     Closed,
     /// The time given by [`wait`](crate::MultiLock::wait) passed.
-    #[error("timed out after {}{}", Rounded(*.waited), Because(.last.as_deref()))]
+    #[error("timed out after {}{}", Rounded(*.waited), because(.last.as_deref()))]
     TimedOut {
         /// Time for which the call waited.
         waited: Duration,
@@ -139,20 +138,12 @@ pub enum LockError {
     },
 }
 
-struct InBrackets<'a>(Option<&'a str>);
-
-impl fmt::Display for InBrackets<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.map_or(Ok(()), |text| write!(f, " ({text})"))
-    }
+fn in_brackets(text: Option<&String>) -> String {
+    text.map(|text| format!(" ({text})")).unwrap_or_default()
 }
 
-struct Because<'a>(Option<&'a LockError>);
-
-impl fmt::Display for Because<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.map_or(Ok(()), |last| write!(f, "; last: {last}"))
-    }
+fn because(last: Option<&LockError>) -> String {
+    last.map(|last| format!("; last: {last}")).unwrap_or_default()
 }
 
 impl LockError {

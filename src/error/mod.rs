@@ -23,7 +23,7 @@ pub use self::run::{OnceError, RunError};
 
 /// A value that cannot be used, found before any master was asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{field}: {value} is not allowed; allowed: {allowed}{}", FaqEntry(.field))]
+#[error("{field}: {value} is not allowed; allowed: {allowed}{}", faq_entry(.field))]
 #[non_exhaustive]
 pub struct InvalidInput {
     /// Option or variable with the value.
@@ -34,15 +34,11 @@ pub struct InvalidInput {
     pub allowed: String,
 }
 
-/// Entry of the FAQ about an option, if there is one.
-struct FaqEntry<'a>(&'a str);
-
-impl fmt::Display for FaqEntry<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            "nodes" | "node" | "MULTILOCK_NODES" | "MULTILOCK_NODES_FILE" => write!(f, " ({})", Faq("nodes")),
-            _ => Ok(()),
-        }
+/// Link to the FAQ about an option, if there is an entry.
+fn faq_entry(field: &str) -> String {
+    match field {
+        "nodes" | "node" | "MULTILOCK_NODES" | "MULTILOCK_NODES_FILE" => format!(" ({})", Faq("nodes")),
+        _ => String::new(),
     }
 }
 

@@ -51,25 +51,20 @@ pub struct SetLoss {
 
 /// Error of [`LockSetGuard::unlock`], with the outcome for each lock. All holds were given up.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}", Failed(.outcomes))]
+#[error("{}", failures(.outcomes))]
 #[non_exhaustive]
 pub struct UnlockSetError {
     /// One outcome for each lock, in the order in which the set was put together; at least one is an error.
     pub outcomes: Vec<Result<Unlocked, UnlockError>>,
 }
 
-struct Failed<'a>(&'a [Result<Unlocked, UnlockError>]);
-
-impl fmt::Display for Failed<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let failed = self.0.iter().enumerate();
-        let failed = failed.filter_map(|(index, outcome)| Some((index, outcome.as_ref().err()?)));
-        for (place, (index, error)) in failed.enumerate() {
-            let and = if place > 0 { "; " } else { "" };
-            write!(f, "{and}lock {} of the set: {error}", index + 1)?;
-        }
-        Ok(())
-    }
+fn failures(outcomes: &[Result<Unlocked, UnlockError>]) -> String {
+    let failure = |(index, outcome): (usize, &Result<Unlocked, UnlockError>)| {
+        let error = outcome.as_ref().err()?;
+        Some(format!("lock {} of the set: {error}", index + 1))
+    };
+    let failures: Vec<String> = outcomes.iter().enumerate().filter_map(failure).collect();
+    failures.join("; ")
 }
 
 impl LockSetGuard {
