@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use crate::hold::client::ClientCore;
 use crate::hold::grant::Grant;
-use crate::node::recalls::IdleEnd;
 
 /// Takes in the messages of masters for idle grants, for as long as the client exists.
 pub(crate) fn start(client: &Arc<ClientCore>) {
     let weak = Arc::downgrade(client);
-    client.pool.topics.recalls.on_idle(move |number, end| {
+    client.pool.topics.recalls.on_idle(move |number, is_recalled| {
         let Some(client) = weak.upgrade() else { return };
-        match end {
-            IdleEnd::Recalled => client.idle.recalled(number),
+        if is_recalled {
+            client.idle.recalled(number);
+        } else {
             // After a force the grant would be taken for a new hold, although it has lost names. A hold notices the
             // force at its next renewal.
-            IdleEnd::Forced | IdleEnd::Missed => client.idle.release_field(number),
+            client.idle.release_field(number);
         }
     });
 }

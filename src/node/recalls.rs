@@ -20,19 +20,9 @@ pub(crate) struct Recalls {
     on_idle: OnceLock<Box<OnIdle>>,
 }
 
-/// Ends the idle grant of a field.
-type OnIdle = dyn Fn(u64, IdleEnd) + Send + Sync;
-
-/// Reason for the end of an idle grant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum IdleEnd {
-    /// Another client or line wants its names.
-    Recalled,
-    /// A force took its names away on a master.
-    Forced,
-    /// Recalls may have been missed.
-    Missed,
-}
+/// Ends the idle grant of a field. The flag is set if another client or line wants its names. Otherwise a force took
+/// them away on a master, or recalls may have been missed.
+type OnIdle = dyn Fn(u64, bool) + Send + Sync;
 
 /// Subject of a recall of one field.
 #[derive(Debug)]
@@ -63,7 +53,7 @@ pub(crate) struct KnownField {
 
 impl Recalls {
     /// Sets what ends idle grants. Only the first call counts.
-    pub(crate) fn on_idle(&self, on_idle: impl Fn(u64, IdleEnd) + Send + Sync + 'static) {
+    pub(crate) fn on_idle(&self, on_idle: impl Fn(u64, bool) + Send + Sync + 'static) {
         let _ = self.on_idle.set(Box::new(on_idle));
     }
 
@@ -97,18 +87,15 @@ impl Recalls {
         if let Some(ticket) = ticket {
             grant.recalled(ticket);
         }
-        let end = match message {
-            FieldMessage::Recall { .. } | FieldMessage::Try { .. } => IdleEnd::Recalled,
-            FieldMessage::Forced { .. } => IdleEnd::Forced,
-        };
-        self.end_idle(&*grant, message.number(), end);
+        let is_recalled = !matches!(message, FieldMessage::Forced { .. });
+        self.end_idle(&*grant, message.number(), is_recalled);
     }
 
-    fn end_idle(&self, grant: &dyn Recallable, number: u64, end: IdleEnd) {
+    fn end_idle(&self, grant: &dyn Recallable, number: u64, is_recalled: bool) {
         if grant.is_idle()
             && let Some(on_idle) = self.on_idle.get()
         {
-            on_idle(number, end);
+            on_idle(number, is_recalled);
         }
     }
 
@@ -125,7 +112,7 @@ impl Recalls {
         };
         for (number, grant) in grants {
             grant.missed_recalls();
-            self.end_idle(&*grant, number, IdleEnd::Missed);
+            self.end_idle(&*grant, number, false);
         }
     }
 }
@@ -184,9 +171,9 @@ mod tests {
     #[test]
     fn a_recall_may_overtake_the_grant() {
         let recalls = Arc::<Recalls>::default();
-        let idle = Arc::<Mutex<Vec<IdleEnd>>>::default();
+        let idle = Arc::<Mutex<Vec<bool>>>::default();
         let seen_idle = Arc::clone(&idle);
-        recalls.on_idle(move |_, end| seen_idle.lock().push(end));
+        recalls.on_idle(move |_, is_recalled| seen_idle.lock().push(is_recalled));
         let field = recalls.enter(7);
         for message in ["!7 30 a", "!7 20 a", "!7 25 a", "!8 1 a", "?7 1 a"] {
             take_in(&recalls, message);
@@ -201,8 +188,7 @@ mod tests {
         take_in(&recalls, "!7 11 a");
         take_in(&recalls, "x7 a");
         recalls.interrupt();
-        let ends = [IdleEnd::Recalled, IdleEnd::Forced, IdleEnd::Missed];
-        assert_eq!(*idle.lock(), ends);
+        assert_eq!(*idle.lock(), [true, false, false]);
         drop(field);
         take_in(&recalls, "!7 5 a");
         assert_eq!(*seen.0.lock(), [10, 1, 11, 1, 0]);
