@@ -110,35 +110,23 @@ one_name!(
     &Cow<'_, str>
 );
 
-impl<S: AsRef<str>, const N: usize> From<[S; N]> for Names {
-    fn from(names: [S; N]) -> Self {
-        Self::new(names)
-    }
+macro_rules! several_names {
+    ($([$($size:tt)*] $names:ty),+) => {
+        $(impl<S: AsRef<str>, $($size)*> From<$names> for Names {
+            fn from(names: $names) -> Self {
+                Self::new(names)
+            }
+        })+
+    };
 }
 
-impl<S: AsRef<str>, const N: usize> From<&[S; N]> for Names {
-    fn from(names: &[S; N]) -> Self {
-        Self::new(names)
-    }
-}
-
-impl<S: AsRef<str>> From<&[S]> for Names {
-    fn from(names: &[S]) -> Self {
-        Self::new(names)
-    }
-}
-
-impl<S: AsRef<str>> From<Vec<S>> for Names {
-    fn from(names: Vec<S>) -> Self {
-        Self::new(names)
-    }
-}
-
-impl<S: AsRef<str>> From<&Vec<S>> for Names {
-    fn from(names: &Vec<S>) -> Self {
-        Self::new(names)
-    }
-}
+several_names!(
+    [const N: usize] [S; N],
+    [const N: usize] &[S; N],
+    [] &[S],
+    [] Vec<S>,
+    [] &Vec<S>
+);
 
 impl<S: AsRef<str>> FromIterator<S> for Names {
     fn from_iter<I: IntoIterator<Item = S>>(names: I) -> Self {
