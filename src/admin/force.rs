@@ -189,6 +189,6 @@ fn holders(entry: &StoredName) -> Option<Vec<Arc<str>>> {
 }
 
 fn holder(owner: &Arc<str>, known: &BTreeMap<Arc<str>, Holder>) -> Holder {
-    let unknown = || Holder::new(Arc::clone(owner), None);
+    let unknown = || Holder::new(Arc::clone(owner), None, None);
     known.get(owner).cloned().unwrap_or_else(unknown)
 }

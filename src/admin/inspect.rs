@@ -37,7 +37,7 @@ pub(crate) fn is_read(entry: &StoredName) -> bool {
 /// Holder that stands for an entry of a hash, as people know it.
 pub(crate) fn holder_of(entry: &FieldEntry) -> Holder {
     let facts = &entry.facts;
-    Holder::new(entry.field.as_str(), facts.label.clone()).with_about(facts.about.clone())
+    Holder::new(entry.field.as_str(), facts.label.clone(), facts.about.clone())
 }
 
 /// State of one name on one master.
@@ -171,7 +171,7 @@ pub(crate) async fn inspect(
             waiting,
             waiting_to_read,
             first_waiting: first
-                .map(|(first, _)| Holder::new(first.waiter.as_str(), first.facts.label.clone())),
+                .map(|(first, _)| Holder::new(first.waiter.as_str(), first.facts.label.clone(), None)),
             first_waits: first.map(waited),
             fence: entries().filter_map(|entry| entry.fence).max(),
             last_force: last_force.cloned(),

@@ -322,8 +322,8 @@ impl<M: Mode> MultiLockGuard<M> {
     pub fn holder(&self) -> Holder {
         let about = self.grant().caption.as_ref();
         let label = Arc::clone(&self.pool().label);
-        Holder::new(self.grant().field.text(), Some(label))
-            .with_about(about.and_then(|caption| caption.about.clone()))
+        let about = about.and_then(|caption| caption.about.clone());
+        Holder::new(self.grant().field.text(), Some(label), about)
     }
 
     /// Extends the hold to `lease` from now. Never shortens it.

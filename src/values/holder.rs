@@ -30,18 +30,12 @@ pub struct Holder {
 }
 
 impl Holder {
-    pub(crate) fn new(owner: impl Into<Arc<str>>, label: Option<Arc<str>>) -> Self {
+    pub(crate) fn new(owner: impl Into<Arc<str>>, label: Option<Arc<str>>, about: Option<Arc<str>>) -> Self {
         Self {
             owner: owner.into(),
             label,
-            about: None,
+            about,
         }
-    }
-
-    /// Adds the text of the hold's caption.
-    pub(crate) fn with_about(mut self, about: Option<Arc<str>>) -> Self {
-        self.about = about;
-        self
     }
 
     /// Label of the owner's client ([`client_label`](crate::MastersBuilder::client_label)), by the masters that were
@@ -127,12 +121,12 @@ mod tests {
     #[test]
     fn a_holder_is_shown_by_its_label_or_in_part() {
         let owner = "0123456789abcdef:17";
-        let known = Holder::new(owner, Some("billing@host:1".into()));
-        let unknown = Holder::new(owner, None);
+        let known = Holder::new(owner, Some("billing@host:1".into()), None);
+        let unknown = Holder::new(owner, None, None);
         assert_eq!(known, unknown, "the owner alone counts");
         assert_eq!(known.to_string(), "billing@host:1");
         assert_eq!(unknown.to_string(), "01234567…:17");
-        let importing = known.clone().with_about(Some("rows".into()));
+        let importing = Holder::new(owner, None, Some("rows".into()));
         assert_eq!(importing, known, "the owner alone counts");
         assert_eq!(importing.about(), Some("rows"));
         assert_eq!(known.redacted_owner().to_string(), unknown.to_string());
