@@ -12,7 +12,7 @@ use super::{Answer, By, Late, Link, ReplyTo, Slot, is_done};
 use crate::protocol::calls;
 use crate::protocol::command::Request;
 use crate::protocol::fault::Fault;
-use crate::protocol::waiter::Waiter;
+use crate::protocol::waiter::{Waiter, waiter_text};
 use crate::time::backoff::{LONGEST_DELAY, delays};
 use crate::time::random::Random;
 use crate::values::names::Names;
@@ -64,16 +64,8 @@ impl<'a> Withdrawals<'a> {
     pub(super) fn send(&mut self) {
         self.again_at = None;
         for stale in self.slot.take_stale_waiters() {
-            let waiter = Waiter {
-                number: stale.number,
-                ticket: 0,
-                comes_within: self.comes_within,
-                only: None,
-                kind: stale.kind,
-                at_first: false,
-            };
-            let names = Names::from(&*stale.name);
-            let request = calls::withdraw(&names, self.client, &waiter.text());
+            let waiter = waiter_text(stale.number, stale.kind, self.comes_within);
+            let request = calls::withdraw(&Names::from(&*stale.name), self.client, &waiter);
             let pending = PendingWithdrawal {
                 slot: Arc::clone(self.slot),
                 link: Arc::clone(self.link),

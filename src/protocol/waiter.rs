@@ -76,12 +76,7 @@ impl Waiter {
 
     /// Text of the waiter behind its client's id on the masters.
     pub(crate) fn text(&self) -> String {
-        format!(
-            "{}{}:{}",
-            self.number,
-            self.kind.mark(),
-            self.comes_within.as_millis()
-        )
+        waiter_text(self.number, self.kind, self.comes_within)
     }
 
     /// The same text, with the only name that has the waiter in its queue.
@@ -91,6 +86,11 @@ impl Waiter {
             Some(index) => format!("{} {}", self.text(), index + 1),
         }
     }
+}
+
+/// Text of a waiter behind its client's id on the masters.
+pub(crate) fn waiter_text(number: u64, kind: WaiterKind, comes_within: Duration) -> String {
+    format!("{number}{}:{}", kind.mark(), comes_within.as_millis())
 }
 
 /// Rank of an acquire among the waiters. A caller may store more of its waiter than it sends to the masters.
