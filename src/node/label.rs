@@ -20,7 +20,7 @@ impl Keeper {
     pub(super) async fn keep_labelled(&self, link: &Arc<Link>) {
         // A client may miss a few intervals, and its last leases have to end before the label does.
         let time_to_live = self.lease_timing.longest_lease.saturating_add(EVERY * 3);
-        let request = calls::label(self.client, &self.label, time_to_live);
+        let request = calls::label(self.client, Some((&self.label, time_to_live)));
         loop {
             // If the label is denied, or there is no memory for it, people see a part of the owner instead.
             let _ = say(link, &request).await;
@@ -32,7 +32,7 @@ impl Keeper {
 /// Has a master delete the label of a client that ends; waits `within` for the answer at most.
 pub(crate) async fn withdraw(slot: &Slot, client: Uuid, within: Duration) {
     let Ok(link) = slot.link() else { return };
-    let _ = timeout(within, say(&link, &calls::unlabel(client))).await;
+    let _ = timeout(within, say(&link, &calls::label(client, None))).await;
 }
 
 /// Sends the script with its text: no caller reads the answer, so an unknown script would not be noticed.

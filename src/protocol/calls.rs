@@ -466,19 +466,15 @@ pub(crate) fn introduce(set: MasterSet, run: Option<&str>, anew: bool) -> Arc<Re
     call.done()
 }
 
-/// Packs a call of `lua/label.lua`: a client's label, which the master stores for `kept`.
-pub(crate) fn label(client: Uuid, label: &str, kept: Duration) -> Arc<Request> {
+/// Packs a call of `lua/label.lua`: a client's label, and the time for which the master stores it. `None` deletes the
+/// label.
+pub(crate) fn label(client: Uuid, stored: Option<(&str, Duration)>) -> Arc<Request> {
     let mut call = Encoder::new(&LABEL, 1, std::iter::empty());
     call.word(&keys::client(client));
-    call.word(label);
-    call.ms(kept);
-    call.done()
-}
-
-/// Packs a call of `lua/label.lua` that deletes the label.
-pub(crate) fn unlabel(client: Uuid) -> Arc<Request> {
-    let mut call = Encoder::new(&LABEL, 1, std::iter::empty());
-    call.word(&keys::client(client));
+    if let Some((label, kept)) = stored {
+        call.word(label);
+        call.ms(kept);
+    }
     call.done()
 }
 
