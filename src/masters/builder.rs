@@ -10,7 +10,6 @@ use crate::events::{METERED, log};
 use crate::hold::client::ClientCore;
 use crate::hold::{recall, watchdog};
 use crate::masters::Masters;
-use crate::masters::client_label::ClientLabel;
 use crate::masters::config::{Config, Quarantine, Rounds};
 use crate::masters::connecting::until_connected;
 use crate::masters::namespace::Namespace;
@@ -179,7 +178,7 @@ impl MastersBuilder {
     /// connects and then every minute. A user without the permission to write there has no label; nothing
     /// else depends on it.
     pub fn client_label(mut self, label: impl Into<String>) -> Self {
-        self.config.client_label = ClientLabel::new(label);
+        self.config.client_label = Some(label.into());
         self
     }
 
@@ -466,11 +465,8 @@ impl MastersBuilder {
     /// Settings as by [`Self::servers`], without awaiting: certificates are read on this thread.
     fn servers_now(self, connection_name: &Arc<str>) -> Result<Vec<Server>, InvalidInput> {
         let addresses = self.addresses()?;
-        let shared = if self.shares_tls(&addresses) {
-            Some(Tls::read(&self.tls_files)?)
-        } else {
-            None
-        };
+        let shares_tls = self.shares_tls(&addresses);
+        let shared = shares_tls.then(|| Tls::read(&self.tls_files)).transpose()?;
         Ok(self.servers_at(addresses, shared.as_ref(), connection_name))
     }
 

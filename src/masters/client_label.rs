@@ -7,26 +7,16 @@ use crate::error::{InvalidInput, is_shown};
 /// Longest label, in bytes.
 const MAX_BYTES: usize = 128;
 
-/// Label as set; without one it is made when the client connects.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ClientLabel(Option<String>);
-
-impl ClientLabel {
-    pub(crate) fn new(label: impl Into<String>) -> Self {
-        Self(Some(label.into()))
+pub(crate) fn check(label: Option<&str>) -> Result<(), InvalidInput> {
+    match label {
+        Some(text) => InvalidInput::unless_shown("client_label", "a label", text, MAX_BYTES),
+        None => Ok(()),
     }
+}
 
-    pub(crate) fn check(&self) -> Result<(), InvalidInput> {
-        match &self.0 {
-            Some(text) => InvalidInput::unless_shown("client_label", "a label", text, MAX_BYTES),
-            None => Ok(()),
-        }
-    }
-
-    /// The label, or `program@host:pid`.
-    pub(crate) fn text(&self) -> Arc<str> {
-        self.0.as_deref().map_or_else(of_process, Into::into)
-    }
+/// The label as set, or `program@host:pid`.
+pub(crate) fn text(label: Option<&str>) -> Arc<str> {
+    label.map_or_else(of_process, Into::into)
 }
 
 /// Parses a label from a master, which is any text; `None` if no client of this crate can have it.
@@ -75,8 +65,8 @@ mod tests {
 
     #[test]
     fn a_label_is_what_it_was_set_to() {
-        assert_eq!(&*ClientLabel::new("billing@host:1").text(), "billing@host:1");
-        let check = |text: &str| ClientLabel::new(text).check().map_err(|error| error.to_string());
+        assert_eq!(&*text(Some("billing@host:1")), "billing@host:1");
+        let check = |text: &str| check(Some(text)).map_err(|error| error.to_string());
         assert_eq!(check("the münchen job"), Ok(()));
         assert_eq!(check(&"x".repeat(128)), Ok(()));
         for (text, value) in [
@@ -94,7 +84,7 @@ mod tests {
 
     #[test]
     fn without_one_it_names_the_process() {
-        let label = ClientLabel::default().text();
+        let label = text(None);
         assert!(
             label.starts_with("multilock") && parse(&label).is_some(),
             "{label}"

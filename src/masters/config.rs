@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::error::InvalidInput;
-use crate::masters::client_label::ClientLabel;
+use crate::masters::client_label;
 use crate::masters::namespace::Namespace;
 use crate::time::validity::{LEAST_DRIFT_FACTOR, RESOLUTION, drift, outlived};
 use crate::values::master_set::MasterSet;
@@ -43,7 +43,8 @@ pub(crate) struct Config {
     pub(crate) strict: bool,
     pub(crate) beside_redisson: bool,
     pub(crate) namespace: Namespace,
-    pub(crate) client_label: ClientLabel,
+    /// Label as set; without one it is made when the client connects.
+    pub(crate) client_label: Option<String>,
 }
 
 /// Risks that are accepted of a server although they may cost a guarantee.
@@ -148,7 +149,7 @@ impl Default for Config {
             strict: false,
             beside_redisson: false,
             namespace: Namespace::default(),
-            client_label: ClientLabel::default(),
+            client_label: None,
         }
     }
 }
@@ -193,7 +194,7 @@ impl Config {
             ));
         }
         self.namespace.check()?;
-        self.client_label.check()?;
+        client_label::check(self.client_label.as_deref())?;
         let smallest = Duration::from_millis(1);
         in_range("node_timeout", self.node_timeout, smallest, MAX_TIMEOUT)?;
         in_range("connect_timeout", self.connect_timeout, smallest, MAX_TIMEOUT)?;

@@ -8,7 +8,6 @@ use std::time::Duration;
 use crate::error::{ConnectError, InvalidInput};
 use crate::masters::Masters;
 use crate::masters::builder::MastersBuilder;
-use crate::masters::client_label::ClientLabel;
 use crate::masters::config::{Config, Quarantine, Rounds};
 use crate::masters::credentials::Provider;
 use crate::masters::namespace::Namespace;
@@ -259,9 +258,7 @@ impl<S: Into<OsString>, V: Fn(&str) -> Option<S>> Variables<V> {
         if let Some(namespace) = self.text("MULTILOCK_NAMESPACE")? {
             config.namespace = Namespace::new(namespace);
         }
-        if let Some(label) = self.text("MULTILOCK_CLIENT_LABEL")? {
-            config.client_label = ClientLabel::new(label);
-        }
+        config.client_label = self.text("MULTILOCK_CLIENT_LABEL")?;
         config.lease = self.value("MULTILOCK_LEASE", DURATION, duration)?;
         config.for_tests = self.value("MULTILOCK_FOR_TESTS", DURATION, duration)?;
         config.max_hold = self.value("MULTILOCK_MAX_HOLD", DURATION, duration)?;

@@ -14,6 +14,7 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use uuid::Uuid;
 
 use crate::events::{Events, LogThrottle, NodeEvents};
+use crate::masters::client_label;
 use crate::masters::config::{Config, Rounds};
 use crate::node::channels::Topics;
 use crate::node::trust::membership::Membership;
@@ -102,7 +103,7 @@ impl Pool {
         let lease_timing = LeaseTiming::new(&config);
         let servers = Arc::new(KnownServers::new(nodes.len(), clock));
         let id = random.uuid();
-        let label = config.client_label.text();
+        let label = client_label::text(config.client_label.as_deref());
         let topics = Arc::new(Topics::new(nodes.len(), keys::calls(id)));
         let steps = Arc::new(Steps::new(nodes.len()));
         let (backlog_drained, changed) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
