@@ -105,13 +105,11 @@ fn perform(args: &Args, voice: Voice) -> Result<End, Failure> {
         .enable_all()
         .build()?;
     let end = runtime.block_on(async {
-        if let Verb::Run(run) = &args.verb {
-            return run::run(run, &args.masters, voice).await;
+        match &args.verb {
+            Verb::Run(run) => run::run(run, &args.masters, voice).await,
+            Verb::Hold(hold) => run::hold(hold, &args.masters, voice).await,
+            _ => look_after(args, voice).await.map(End::Code),
         }
-        if let Verb::Hold(hold) = &args.verb {
-            return run::hold(hold, &args.masters, voice).await;
-        }
-        look_after(args, voice).await.map(End::Code)
     });
     // A thread that asks a name server, or reads a pipe, may never end.
     runtime.shutdown_background();
@@ -121,29 +119,18 @@ fn perform(args: &Args, voice: Voice) -> Result<End, Failure> {
 /// The commands for operators.
 #[cfg(unix)]
 async fn look_after(args: &Args, voice: Voice) -> Result<u8, Failure> {
-    if let Verb::Doctor(doctor) = &args.verb {
-        return doctor::doctor(doctor, &args.masters, voice).await;
-    }
-    if let Verb::ForceRelease(force) = &args.verb {
-        let masters = connect(args.masters.builder()?, Patience::None, voice).await?;
-        return force::force_release(force, &masters, voice).await;
-    }
-    if let Verb::ForgetDone(forget) = &args.verb {
-        let masters = connect(args.masters.builder()?, Patience::None, voice).await?;
-        return forget::forget_done(forget, &masters).await;
-    }
-    if let Verb::WaitReady(wait) = &args.verb {
-        return wait_ready::wait_ready(wait, &args.masters).await;
-    }
-    if let Verb::Console(console) = &args.verb {
-        return console::console(console, &args.masters).await;
-    }
-    let masters = connect_for_a_look(&args.masters).await?;
+    let connected = async || connect(args.masters.builder()?, Patience::None, voice).await;
+    let seen = || connect_for_a_look(&args.masters);
     match &args.verb {
-        Verb::List(args) => list::list(args, &masters).await,
-        Verb::Inspect(args) => inspect::inspect(args, &masters, voice).await,
-        Verb::Held(args) => inspect::held(args, &masters, voice).await,
-        Verb::Watch(args) => inspect::watch(args, &masters).await,
+        Verb::Doctor(doctor) => doctor::doctor(doctor, &args.masters, voice).await,
+        Verb::WaitReady(wait) => wait_ready::wait_ready(wait, &args.masters).await,
+        Verb::Console(console) => console::console(console, &args.masters).await,
+        Verb::ForceRelease(force) => force::force_release(force, &connected().await?, voice).await,
+        Verb::ForgetDone(forget) => forget::forget_done(forget, &connected().await?).await,
+        Verb::List(list) => list::list(list, &seen().await?).await,
+        Verb::Inspect(look) => inspect::inspect(look, &seen().await?, voice).await,
+        Verb::Held(look) => inspect::held(look, &seen().await?, voice).await,
+        Verb::Watch(look) => inspect::watch(look, &seen().await?).await,
         _ => unreachable!("these connect in their own way, or not at all"),
     }
 }

@@ -229,15 +229,9 @@ fn node_as_json(name: &Inspection, node: &str, state: &NodeState) -> Value {
     });
     match state {
         NodeState::Free => node_json["state"] = "free".into(),
-        NodeState::Held { holder, count, .. } => {
-            node_json["state"] = "held".into();
-            node_json["holder"] = holder.to_string().into();
-            node_json["hold"] = hold_id(holder).into();
-            node_json["about"] = holder.about().into();
-            node_json["count"] = (*count).into();
-        }
-        NodeState::Write { holder, count, .. } => {
-            node_json["state"] = "written".into();
+        NodeState::Held { holder, count, .. } | NodeState::Write { holder, count, .. } => {
+            let is_written = matches!(state, NodeState::Write { .. });
+            node_json["state"] = if is_written { "written" } else { "held" }.into();
             node_json["holder"] = holder.to_string().into();
             node_json["hold"] = hold_id(holder).into();
             node_json["about"] = holder.about().into();

@@ -67,17 +67,13 @@ impl Finding {
         Self::of(Severity::Note, code, seen, remedy)
     }
 
-    pub(super) fn at(self, node: &str) -> Self {
-        Self {
-            node: Some(node.to_owned()),
-            ..self
-        }
+    pub(super) fn at(mut self, node: &str) -> Self {
+        self.node = Some(node.to_owned());
+        self
     }
 
-    pub(super) fn faq(self, entry: &'static str) -> Self {
-        Self {
-            faq: Some(entry),
-            ..self
-        }
+    pub(super) fn faq(mut self, entry: &'static str) -> Self {
+        self.faq = Some(entry);
+        self
     }
 }
