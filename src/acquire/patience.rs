@@ -19,7 +19,6 @@ const MARKS: [Duration; 4] = [
 const LAST: Duration = Duration::from_secs(15 * 60);
 
 /// Progress of a wait.
-#[derive(Debug)]
 pub(super) struct Patience {
     begun: Instant,
     /// Time after which the wait is logged next.

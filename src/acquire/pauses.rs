@@ -12,7 +12,6 @@ const NARROWEST: Duration = Duration::from_millis(2);
 
 /// Draws the pauses of one waiter. Each window is twice the one before, and a pause is anywhere in it. So
 /// waiters that began together do not go on in step.
-#[derive(Debug)]
 pub(crate) struct Pauses<'a> {
     window: Duration,
     random: &'a Random,

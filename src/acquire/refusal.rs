@@ -24,7 +24,6 @@ pub(crate) enum Asked {
 }
 
 /// An attempt that gave no hold.
-#[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) error: LockError,
     pub(crate) reason: LossReason,

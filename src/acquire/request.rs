@@ -37,7 +37,6 @@ pub(crate) struct OnceRequest {
 }
 
 /// The checked options of an acquisition.
-#[derive(Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct AcquireRequest {
     pub(crate) client: Arc<ClientCore>,

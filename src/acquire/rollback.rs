@@ -1,6 +1,5 @@
 //! The rollback of an attempt that does not become a hold.
 
-use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -78,12 +77,6 @@ impl DelayedRollback {
         let mut rollback = self.0.lock();
         // The rollback is sent under the mutex. So a caller that finds no rollback knows that it was sent.
         drop(rollback.take());
-    }
-}
-
-impl fmt::Debug for DelayedRollback {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DelayedRollback").finish_non_exhaustive()
     }
 }
 

@@ -15,7 +15,6 @@ use crate::values::policy::Policy;
 use crate::values::token::FencingToken;
 
 /// Trace of a call for a lock. A call that was never begun is not recorded; dropped before its end, it was cancelled.
-#[derive(Debug)]
 pub(crate) struct AcquireTrace {
     label: Label,
     policy: PolicyKind,

@@ -8,7 +8,6 @@ use super::timed_span::{SeenSpan, TimedSpan, may_be_seen};
 use super::{EventObserver, Events, TARGET};
 
 /// Trace of a round under way. Its drop ends the round.
-#[derive(Debug)]
 pub(crate) struct RoundTrace {
     op: Op,
     timed: TimedSpan,

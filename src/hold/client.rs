@@ -26,7 +26,6 @@ use crate::values::token::FencingToken;
 pub(crate) const NEAR_US: u64 = 1_000_000;
 
 /// Shared part of [`Masters`](crate::Masters).
-#[derive(Debug)]
 pub(crate) struct ClientCore {
     pub(crate) pool: Arc<Pool>,
     /// Client's half of every owner field.

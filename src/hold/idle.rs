@@ -32,7 +32,6 @@ const MOST_PENALTY: u8 = 64;
 const MOST_RECALLED: usize = 1024;
 
 /// Grants of a client that are idle, or have been.
-#[derive(Debug)]
 pub(crate) struct IdleGrants {
     pool: Arc<Pool>,
     schedule: Arc<Schedule>,

@@ -21,7 +21,6 @@ pub(crate) fn seat_of(grant: &Grant) -> Option<(&str, u8)> {
 const SETS: usize = 64;
 
 /// Seats by their pools.
-#[derive(Debug)]
 pub(crate) struct LastSeats(Mutex<[SeatSet; SETS]>);
 
 impl Default for LastSeats {

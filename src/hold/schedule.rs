@@ -28,7 +28,6 @@ const SHORTEST_RETRY: Duration = Duration::from_millis(5);
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// Grants of a process, ordered by the time at which they need something.
-#[derive(Debug)]
 pub(crate) struct Schedule {
     /// Begin of the grid of due times.
     origin: Instant,

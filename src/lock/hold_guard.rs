@@ -46,7 +46,6 @@ pub enum Unlocked {
 
 /// A guard without its mode. When it is dropped, it exits the hold. The last guard to exit hands the grant
 /// on, or releases it in the background.
-#[derive(Debug)]
 pub(crate) struct HoldGuard {
     pub(crate) client: Arc<ClientCore>,
     hold: Hold,

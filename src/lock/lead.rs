@@ -229,7 +229,6 @@ enum CandidacyEnd<T, S> {
 }
 
 /// Candidate for the lead, one of many.
-#[derive(Debug)]
 struct Candidate {
     options: LockOptions,
 }

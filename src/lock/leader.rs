@@ -157,7 +157,6 @@ struct LeaderWatch {
 }
 
 /// Result of one look at the masters.
-#[derive(Debug)]
 enum Sight {
     /// The leader, and the rest of its lease.
     Leader(Leader, Duration),

@@ -54,7 +54,6 @@ struct Actor {
 type Holds = SmallVec<[(Weak<Grant>, u64); 1]>;
 
 /// Relation of an owner's holds to the names that it asks for.
-#[derive(Debug)]
 pub(crate) enum OwnerRelation {
     /// The owner holds none of the names.
     Outside,

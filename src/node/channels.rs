@@ -16,7 +16,6 @@ use crate::protocol::field::FieldMessage;
 use crate::protocol::waiter::WaiterCall;
 
 /// The channels that a client listens to.
-#[derive(Debug)]
 pub(crate) struct Topics {
     nodes: usize,
     /// Channel on which the client's waiters are called, and holds recalled. Each connection listens to it from
@@ -32,7 +31,6 @@ pub(crate) struct Topics {
 type TopicsByChannel = BTreeMap<(ChannelForm, String), (Arc<Topic>, usize)>;
 
 /// One channel, or the channels of one pattern, on all masters.
-#[derive(Debug)]
 pub(crate) struct Topic {
     /// Number of messages from each master.
     notices: Box<[AtomicU64]>,

@@ -28,7 +28,6 @@ use crate::time::random::Random;
 use crate::time::steps::Steps;
 
 /// Task that maintains the connection to one master.
-#[derive(Debug)]
 pub(crate) struct Keeper {
     pub(crate) slot: Arc<Slot>,
     pub(crate) node: Box<dyn Endpoint>,

@@ -52,7 +52,7 @@ use crate::protocol::record::Record;
 pub(crate) const BACKLOG: usize = 1 << 20;
 
 /// Address of one master, and the way to connect to it.
-pub(crate) trait Endpoint: fmt::Debug + Send + Sync {
+pub(crate) trait Endpoint: Send + Sync {
     /// Address of the master, without credentials.
     fn label(&self) -> Arc<str>;
 
@@ -106,7 +106,6 @@ pub(crate) enum By {
 }
 
 /// A connection that has been set up.
-#[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) wire: Box<dyn Wire>,
     /// Task that moves its bytes. The task ends when the connection does. If the task is dropped, the

@@ -33,7 +33,7 @@ enum Recalled {
 }
 
 /// A grant, as recalls see it.
-pub(crate) trait Recallable: fmt::Debug + Send + Sync {
+pub(crate) trait Recallable: Send + Sync {
     /// Takes in that a waiter with this ticket wants the names.
     fn recalled(&self, ticket: NonZeroU64);
 

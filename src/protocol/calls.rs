@@ -105,7 +105,6 @@ impl Evidence {
 }
 
 /// Arguments of `lua/acquire.lua`, for a new hold or for a hold that a master forgot.
-#[derive(Debug)]
 pub(crate) struct Acquire<'a> {
     pub(crate) names: &'a Names,
     pub(crate) kind: HoldKind,
@@ -221,7 +220,6 @@ fn mark_words(call: &mut Encoder, mark: &JobMark) {
 }
 
 /// One hold's part of a call of `lua/extend.lua`.
-#[derive(Debug)]
 pub(crate) struct Renewal<'a> {
     pub(crate) names: &'a Names,
     pub(crate) kind: HoldKind,

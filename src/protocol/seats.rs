@@ -44,7 +44,6 @@ impl SeatSet {
 }
 
 /// Free seats of each master, as far as its answers in one try for any seat have shown them.
-#[derive(Debug)]
 pub(crate) struct FreeSeats(Vec<Option<SeatSet>>);
 
 impl FreeSeats {

@@ -28,7 +28,6 @@ pub(crate) enum LossReason {
 }
 
 /// Counts votes until the outcome can no longer change, and then until its reason cannot.
-#[derive(Debug)]
 pub(crate) struct Tally {
     nodes: usize,
     needed: usize,

@@ -38,7 +38,6 @@ const BUSY: usize = 12;
 const MISSING_MARKS: usize = 256;
 
 /// The masters of a client.
-#[derive(Debug)]
 pub(crate) struct Pool {
     /// The client's half of every owner field.
     pub(crate) id: Uuid,

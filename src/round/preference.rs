@@ -6,7 +6,6 @@ use smallvec::SmallVec;
 use crate::values::names::Names;
 
 /// A seed for each master, from its label.
-#[derive(Debug)]
 pub(crate) struct Preference(Box<[u64]>);
 
 impl Preference {

@@ -17,7 +17,6 @@ struct ChangeNotice {
 }
 
 /// Sees every change since it was made, or since it looked last.
-#[derive(Debug)]
 pub(super) struct Watch {
     notice: Arc<ChangeNotice>,
     seen: u64,

@@ -17,7 +17,6 @@ use crate::protocol::record::Record;
 use crate::values::master_set::MasterSet;
 
 /// A master that stores nothing.
-#[derive(Debug)]
 pub(super) struct NullMaster {
     pub(super) node: usize,
     pub(super) set: MasterSet,

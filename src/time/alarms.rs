@@ -18,7 +18,6 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 /// Deadlines of all rounds of a pool.
-#[derive(Debug)]
 pub(crate) struct Deadlines {
     /// Runtime on which the deadlines are watched.
     runtime: Id,
@@ -38,18 +37,15 @@ struct AlarmQueue {
 }
 
 /// Wakes a task at a deadline. Dropping it lets the deadline pass unnoticed.
-#[derive(Debug)]
 pub(crate) enum Alarm {
     Shared(SharedAlarm),
     Own(Box<Own>),
 }
 
 /// A place among the deadlines of the pool.
-#[derive(Debug)]
 pub(crate) struct SharedAlarm(Arc<AtomicWaker>);
 
 /// A timer of the runtime on which the round is polled.
-#[derive(Debug)]
 pub(crate) struct Own {
     runtime: Id,
     /// Number of the last check when the alarm was set.

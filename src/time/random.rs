@@ -2,7 +2,6 @@
 //!
 //! There is one source, so that a run with masters in memory can be repeated from its seed.
 
-use std::fmt;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -51,12 +50,6 @@ impl Random {
 }
 
 // The state is hidden, because it predicts the next values: owners are credentials.
-impl fmt::Debug for Random {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Random")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

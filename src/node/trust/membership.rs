@@ -13,7 +13,6 @@ use crate::error::Unfit;
 use crate::values::master_set::MasterSet;
 
 /// Sets that the masters have reported.
-#[derive(Debug)]
 pub(crate) struct Membership {
     /// Set that this client lists.
     listed: MasterSet,
@@ -21,7 +20,6 @@ pub(crate) struct Membership {
     news: Notify,
 }
 
-#[derive(Debug)]
 struct ListedMaster {
     label: Arc<str>,
     report: MasterReport,

@@ -15,13 +15,11 @@ use crate::node::Identity;
 use crate::time::clock::{Clock, Moment};
 
 /// The servers of a pool.
-#[derive(Debug)]
 pub(crate) struct KnownServers {
     clock: Clock,
     state: Mutex<ClaimedServers>,
 }
 
-#[derive(Debug)]
 struct ClaimedServers {
     /// At most one for each address.
     servers: Vec<KnownServer>,
@@ -31,7 +29,6 @@ struct ClaimedServers {
 }
 
 /// One run of one server.
-#[derive(Debug)]
 struct KnownServer {
     identity: Identity,
     /// Last address of the server.

@@ -30,10 +30,8 @@ use super::store::{Bytes, CommandReply, Store};
 const PRELUDE: &str = include_str!("prelude.lua");
 
 /// Runs scripts against any [`Store`], one at a time.
-#[derive(Debug)]
 pub(crate) struct LuaHost(Mutex<Engine>);
 
-#[derive(Debug)]
 struct Engine {
     lua: Lua,
     /// Function that [`PRELUDE`] returns.

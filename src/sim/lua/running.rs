@@ -9,7 +9,6 @@ pub(super) const CHUNK: &str = "@user_script";
 
 /// The run in progress. It owns the store for its length: `redis.call` is created once for all runs, and
 /// cannot borrow the store.
-#[derive(Debug)]
 pub(super) struct Running {
     pub(super) store: Store,
     pub(super) now_ms: u64,

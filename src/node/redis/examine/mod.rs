@@ -31,7 +31,6 @@ const READINGS: usize = 5;
 const QUESTIONS: u32 = 8;
 
 /// Facts of one server, and the identity that is judged together with the other masters.
-#[derive(Debug)]
 pub(crate) struct Examined {
     /// Facts of the server. The quarantine among them is not computed yet.
     pub(crate) facts: ServerFacts,
