@@ -175,7 +175,7 @@ impl<'a> Acquisition<'a> {
         }
         if let Some(waiting) = &waiting {
             // Masters that are held back count, too: they may be asked later.
-            waiting.calls.note_queued(round.sent_to().with(round.held_back()));
+            waiting.calls.note_queued(round.sent_to.with(round.held_back()));
             waiting.calls.asks_until(round.ends_by());
         }
         Self {
@@ -183,7 +183,7 @@ impl<'a> Acquisition<'a> {
             field,
             proposal,
             known,
-            validity: Validity::of_lease(round.begun(), request.lease, pool.config.drift_factor),
+            validity: Validity::of_lease(round.begun, request.lease, pool.config.drift_factor),
             tally,
             blockers: Blockers::default(),
             behind: WaitersBehind::default(),
@@ -321,7 +321,7 @@ impl<'a> Acquisition<'a> {
     /// asked them again.
     fn note_queued(&self) {
         if let Some(waiting) = &self.waiting {
-            waiting.calls.note_queued(self.round.sent_to());
+            waiting.calls.note_queued(self.round.sent_to);
         }
     }
 
@@ -362,7 +362,7 @@ impl<'a> Acquisition<'a> {
         if self.request.kind.is_shared() {
             self.proposal.take_highest_seen()
         } else {
-            self.tally.accepted()
+            self.tally.accepted
         }
     }
 
@@ -389,7 +389,7 @@ impl<'a> Acquisition<'a> {
         };
         let question = calls::extend(&[renewal], fencing, pool.evidence_wanted());
         let ask = || Round::begin(pool, &question, Trust::Quorum(request.needed), granted);
-        let deadline = self.last_deadline.unwrap_or_else(|| self.round.deadline());
+        let deadline = self.last_deadline.unwrap_or(self.round.deadline);
         let mut round = request.trace.raising(ask).until(deadline);
         let mut accepted = 0;
         while accepted < request.needed
@@ -444,7 +444,7 @@ impl<'a> Acquisition<'a> {
             waiting.withdraw(pool, &request.names, still_in);
         }
         receive_stragglers(request, self.round, &hold.grant, self.waiting);
-        log::acquired(&request.names, self.tally.granted(), || hold.remaining());
+        log::acquired(&request.names, self.tally.granted, || hold.remaining());
         Ok(guard)
     }
 
@@ -458,7 +458,7 @@ impl<'a> Acquisition<'a> {
             granted,
             request.needed,
             &pool.steps,
-            self.round.steps(),
+            self.round.steps,
         );
         let facts = GrantFacts {
             names: self.rollback.claim.names.clone(),
@@ -469,8 +469,8 @@ impl<'a> Acquisition<'a> {
             is_announced: pool.config.beside_redisson,
             caption: request.caption.clone(),
             behind: self.behind,
-            begun: self.round.begun(),
-            took: now.since(self.round.begun()),
+            begun: self.round.begun,
+            took: now.since(self.round.begun),
         };
         let first = FirstHold {
             ends,
@@ -493,7 +493,7 @@ fn receive_stragglers(
     waiting: Option<QueueEntry>,
 ) {
     let client = &request.client;
-    let (grant, begun, schedule) = (Arc::clone(grant), round.begun(), Arc::clone(&client.schedule));
+    let (grant, begun, schedule) = (Arc::clone(grant), round.begun, Arc::clone(&client.schedule));
     let waited_in = waiting.map(|waiting| (Arc::clone(&client.pool), request.names.clone(), waiting));
     // A sticky grant may be idle by then, and would keep the waiters out.
     let client = grant

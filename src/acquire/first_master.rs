@@ -89,7 +89,7 @@ impl Acquisition<'_> {
                     self.tally.count(&reply);
                 }
             }
-            self.last_deadline = Some(round.deadline());
+            self.last_deadline = Some(round.deadline);
             let pause = SHORTEST + pool.random.within(SPREAD);
             if refused.is_empty() || is_over || Instant::now() + pause > until {
                 self.blockers = Blockers::default();

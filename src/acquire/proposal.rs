@@ -33,7 +33,7 @@ impl<'a> TokenProposal<'a> {
                 // A master that is asked again for the grant would show a leader with another token of a larger block.
                 Block::SIZE
             } else {
-                let shown = clocks.median_us().unwrap_or_default();
+                let shown = clocks.median_us.unwrap_or_default();
                 request.client.tokens.take_size(&request.names, token, shown)
             };
             token.block(size)
@@ -82,7 +82,7 @@ impl<'a> TokenProposal<'a> {
                 highest_seen => highest_seen,
             };
         }
-        if let Some(shown) = self.clocks.as_ref().and_then(Clocks::median_us) {
+        if let Some(shown) = self.clocks.as_ref().and_then(|clocks| clocks.median_us) {
             self.request
                 .client
                 .tokens

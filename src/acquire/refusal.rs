@@ -59,7 +59,7 @@ impl Refusal {
                 };
                 Self::with_votes(request, LossReason::Held, votes, error)
             }
-            _ if tally.final_faults() >= tally.blocking() => {
+            _ if tally.final_faults >= tally.blocking() => {
                 let error = |votes| LockError::Misconfigured { votes };
                 Self::with_votes(request, LossReason::Final, votes, error)
             }
@@ -142,7 +142,7 @@ fn held_for(request: &AcquireRequest, tally: &Tally, votes: &[Vote]) -> Duration
         .collect();
     left.sort_unstable();
     let open = votes.iter().filter(|vote| **vote == Vote::Pending).count();
-    let missing = request.needed.saturating_sub(tally.granted() + open).max(1);
+    let missing = request.needed.saturating_sub(tally.granted + open).max(1);
     left.get(missing - 1)
         .or(left.last())
         .copied()

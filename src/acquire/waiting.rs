@@ -67,7 +67,7 @@ pub(super) struct Waiting<'a> {
 impl<'a> Waiting<'a> {
     pub(super) fn begin(request: &'a AcquireRequest) -> Self {
         let pool = &request.client.pool;
-        request.trace.label().waits();
+        request.trace.label.waits();
         let calls = pool.topics.waiters.join(pool.slots.len());
         let waiter = Waiter {
             number: calls.number,
@@ -251,7 +251,11 @@ impl<'a> Waiting<'a> {
 
     /// Takes over the ticket of its set, if the clocks of its own masters allow it.
     pub(super) fn take_ticket(&mut self, ticket: u64) -> bool {
-        let clock_us = self.clocks.as_ref().and_then(Clocks::median_us).unwrap_or(0);
+        let clock_us = self
+            .clocks
+            .as_ref()
+            .and_then(|clocks| clocks.median_us)
+            .unwrap_or(0);
         let is_near = self.has_ticket && ticket <= clock_us.saturating_add(NEAR_US);
         if is_near {
             self.entry.waiter.ticket = ticket;
@@ -278,7 +282,7 @@ impl<'a> Waiting<'a> {
         }
         let clocks = self.clocks.take();
         let clocks = clocks.unwrap_or_else(|| Clocks::of(&self.request.client.pool));
-        let Some(clock_us) = clocks.median_us() else {
+        let Some(clock_us) = clocks.median_us else {
             return;
         };
         // A ticket that more clocks allowed is not given up for the median of a few.
@@ -408,7 +412,7 @@ impl Drop for Waiting<'_> {
         // Wakes the next task in line. On a runtime of one thread that task asks after the messages below are sent.
         line::give_up(&self.request.client, self.mailbox.take());
         let pool = &self.request.client.pool;
-        self.request.trace.label().waited();
+        self.request.trace.label.waited();
         pool.topics.waiters.remove(self.entry.calls.number);
         let places = self.entry.calls.end();
         self.finish_rollback();

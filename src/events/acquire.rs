@@ -16,7 +16,7 @@ use crate::values::token::FencingToken;
 
 /// Trace of a call for a lock. A call that was never begun is not recorded; dropped before its end, it was cancelled.
 pub(crate) struct AcquireTrace {
-    label: Label,
+    pub(crate) label: Label,
     policy: PolicyKind,
     pub(super) timed: TimedSpan,
     rounds: AtomicU32,
@@ -49,10 +49,6 @@ impl AcquireTrace {
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.timed.is_running()
-    }
-
-    pub(crate) fn label(&self) -> &Label {
-        &self.label
     }
 
     /// Runs a request to the masters for a new hold, in the span of the call.

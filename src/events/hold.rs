@@ -42,7 +42,7 @@ impl HoldTrace {
     #[cold]
     #[inline(never)]
     fn open(&self, call: &AcquireTrace, names: &Names, token: u64) {
-        let label = call.label().clone();
+        let label = call.label.clone();
         label.held();
         // The span of the hold comes after that of the call, and goes on when the call's span has ended.
         let before = call.timed.seen().map(|call| &call.span);

@@ -15,7 +15,7 @@ use crate::time::rounded::Rounded;
 /// Observer of one master, by its label.
 #[derive(Debug)]
 pub(crate) struct NodeEvents {
-    label: Arc<str>,
+    pub(crate) label: Arc<str>,
     was_up: AtomicBool,
     reach: Mutex<Reach>,
     /// Notified when the status of the master may have changed, for the task that watches the masters.
@@ -32,10 +32,6 @@ impl NodeEvents {
             reach: Mutex::default(),
             changed,
         }
-    }
-
-    pub(crate) fn label(&self) -> &Arc<str> {
-        &self.label
     }
 
     /// Notes a connection to the master.

@@ -9,7 +9,7 @@ use super::{EventObserver, Events, TARGET};
 
 /// Trace of a round under way. Its drop ends the round.
 pub(crate) struct RoundTrace {
-    op: Op,
+    pub(crate) op: Op,
     timed: TimedSpan,
     /// Number of masters that have to assent, and number of those that did, of 64 at the most.
     needed: u8,
@@ -37,10 +37,6 @@ impl RoundTrace {
             silent: 0,
             events: events.clone(),
         }
-    }
-
-    pub(crate) fn op(&self) -> Op {
-        self.op
     }
 
     /// Sets the number of masters that have to assent.

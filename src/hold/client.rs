@@ -114,9 +114,9 @@ impl ClientCore {
     /// fences that a master with a vote may have forgotten.
     pub(crate) fn propose_token(&self, names: &Names, clocks: &Clocks, least_us: u64) -> FencingToken {
         // Without a connected master the token is never used.
-        let clock_us = clocks.median_us().unwrap_or_else(|| self.pool.clock.wall_us());
+        let clock_us = clocks.median_us.unwrap_or_else(|| self.pool.clock.wall_us());
         self.tokens
-            .propose(names, clock_us, clocks.floor_us().max(least_us))
+            .propose(names, clock_us, clocks.floor_us.max(least_us))
     }
 }
 

@@ -184,7 +184,7 @@ impl Extension {
 
     fn count(&mut self, index: usize, node: usize, vote: Vote) {
         self.client.pool.slots[node]
-            .events()
+            .events
             .meters
             .voted(Op::Extend, VoteKind::of(&vote));
         let entry = &mut self.extended[index];

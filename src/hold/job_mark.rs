@@ -29,7 +29,7 @@ pub(crate) fn made_now(pool: &Pool, keep: Duration) -> JobMark {
         let now = std::time::SystemTime::now();
         now.duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
     };
-    let clock = Clocks::of(pool).median_us();
+    let clock = Clocks::of(pool).median_us;
     let at = clock.map_or_else(since_1970, Duration::from_micros);
     JobMark {
         at_ms: u64::try_from(at.as_millis()).unwrap_or(u64::MAX),
@@ -57,7 +57,7 @@ pub(crate) async fn store_and_release(
     yielding.released(&claim.names, random);
     let mut storing = Storing::new(&claim.names, mark, &claim.field.text(), NodeSet::default());
     let mut round = send(pool, &calls::finish(claim, mark), NodeSet::default());
-    let sent = round.sent();
+    let sent = round.sent;
     while let Some((node, answer)) = round.next().await {
         let listen = matches!(answer, Ok(redis::Value::Int(2)));
         yielding.note_listeners(&claim.names, node, listen, sent, random);

@@ -52,7 +52,7 @@ impl Release {
         pool.topics.yielding.released(&claim.names, &pool.random);
         let round = Self::send(pool, &claim, next.as_ref(), to);
         if let Some(next) = next {
-            next.sent(pool, &claim.queued_under(), round.sent_to());
+            next.sent(pool, &claim.queued_under(), round.sent_to);
         }
         Self::of(pool, round, claim, false, None)
     }
@@ -98,7 +98,7 @@ impl Release {
     }
 
     fn of(pool: &Arc<Pool>, round: Round, claim: Claim, is_kept: bool, waiting: Option<Arc<Calls>>) -> Self {
-        let sent = round.sent();
+        let sent = round.sent;
         Self {
             round: Some(round),
             record: ReleaseRecord {

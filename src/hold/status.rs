@@ -48,7 +48,7 @@ impl ClientCore {
             self.pool.events.surveyed(&survey);
             for (slot, node) in self.pool.slots.iter().zip(&status.nodes) {
                 if let Ok(connection) = &node.connection {
-                    slot.events()
+                    slot.events
                         .meters
                         .sampled(connection.quarantine, connection.clock_offset_us);
                 }

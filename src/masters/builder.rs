@@ -529,11 +529,6 @@ impl MastersBuilder {
         let mut masters = self.nodes.iter().zip(addresses);
         masters.any(|(node, address)| address.is_tls() && node.tls.is_none())
     }
-
-    #[cfg(feature = "test-util")]
-    pub(crate) fn into_config(self) -> Config {
-        self.config
-    }
 }
 
 /// Name of one pool's connections in `CLIENT LIST`, the same on each of its masters. The name shows which clients

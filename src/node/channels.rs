@@ -20,7 +20,7 @@ pub(crate) struct Topics {
     nodes: usize,
     /// Channel on which the client's waiters are called, and holds recalled. Each connection listens to it from
     /// set-up on.
-    own: String,
+    pub(super) own: String,
     pub(crate) waiters: Waiters,
     pub(crate) recalls: Arc<Recalls>,
     pub(crate) yielding: Yielding,
@@ -49,11 +49,6 @@ impl Topics {
             yielding: Yielding::default(),
             joined: Mutex::default(),
         }
-    }
-
-    /// Channel on which waiters of this client are called.
-    pub(super) fn own(&self) -> &str {
-        &self.own
     }
 
     /// Joins the listeners of a channel. `act` runs before any other task can join or leave, so that

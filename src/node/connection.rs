@@ -42,7 +42,7 @@ pub(crate) struct Link {
     full: Arc<AtomicBool>,
     /// Silence after which the master counts as dead. It grows with the set-up time: a distant master takes
     /// several times as long, and is not dead.
-    patience: Duration,
+    pub(super) patience: Duration,
     closed: AtomicBool,
     silence: Mutex<Silence>,
     /// Notified when the answer to a release is overdue.
@@ -144,11 +144,6 @@ impl Link {
     /// Time of the last message from the master.
     pub(super) fn last_received(&self) -> Instant {
         self.wire.last_received().unwrap_or(self.since)
-    }
-
-    /// Time for which a healthy master may be silent.
-    pub(super) fn patience(&self) -> Duration {
-        self.patience
     }
 
     /// Loads a script again.

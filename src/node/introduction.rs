@@ -33,7 +33,7 @@ impl Keeper {
         begun: (Moment, Instant),
         missed_until: Option<Moment>,
     ) -> Result<Memory, NodeError> {
-        let (membership, node, peer) = (&self.membership, self.slot.node(), &connection.peer);
+        let (membership, node, peer) = (&self.membership, self.slot.node, &connection.peer);
         let run = peer.identity.run();
         membership.note_set(node, peer.record.as_ref().map(|record| record.set));
         membership.check()?;
@@ -49,7 +49,7 @@ impl Keeper {
             return Ok(Memory {
                 age,
                 clock_us: peer.clock_us,
-                record: Arc::clone(record.text()),
+                record: Arc::clone(&record.text),
             });
         }
         // If no memory counted at the look, a memory that counts by now was recorded after it.
@@ -58,7 +58,7 @@ impl Keeper {
         let end = Instant::now() + within;
         await_others(membership, end).await;
         membership.check()?;
-        let request = calls::introduce(membership.listed(), run.as_deref(), anew);
+        let request = calls::introduce(membership.listed, run.as_deref(), anew);
         // The wait for the other masters may have used up the time.
         let end = end.max(Instant::now() + self.node_timeout);
         let answer = timeout_at(end, ask(&*connection.wire, &request)).await;
@@ -74,7 +74,7 @@ impl Keeper {
             // A server that hides its run may be a new run each time.
             age: record.age(run.as_deref(), clock_us).unwrap_or_default(),
             clock_us,
-            record: Arc::clone(record.text()),
+            record: Arc::clone(&record.text),
         })
     }
 

@@ -87,7 +87,7 @@ impl Keeper {
             self.warn_of_missing(&peer, predecessor.as_ref());
             predecessor = Some(peer);
             let (end, lasted, asked) = self.serve(connection, (begun, started), &clock_check).await;
-            self.servers.disconnected(self.slot.node(), asked);
+            self.servers.disconnected(self.slot.node, asked);
             if lasted < LONGEST_DELAY {
                 // The next connection may end as early.
                 sleep(delays.after(&end)).await;
@@ -102,15 +102,15 @@ impl Keeper {
     fn warn_of_missing(&self, peer: &Peer, predecessor: Option<&Peer>) {
         let missing = peer.capabilities.missing().join(", ");
         if !missing.is_empty() && predecessor.is_none_or(|old| old.capabilities != peer.capabilities) {
-            self.slot.events().lacks(&missing);
+            self.slot.events.lacks(&missing);
         }
         if peer.calls_denied && predecessor.is_none_or(|old| !old.calls_denied) {
-            self.slot.events().denies_subscription();
+            self.slot.events.denies_subscription();
         }
     }
 
     fn clock_check(&self) -> Arc<ClockCheck> {
-        let (events, steps) = (Arc::clone(self.slot.events()), Arc::clone(&self.steps));
+        let (events, steps) = (Arc::clone(&self.slot.events), Arc::clone(&self.steps));
         Arc::new(ClockCheck::new(events, self.lease_timing, steps))
     }
 
@@ -124,7 +124,7 @@ impl Keeper {
         let mut was_replica = false;
         loop {
             let (begun, started) = (self.clock.now(), Instant::now());
-            let connecting = self.node.connect(predecessor, self.topics.own(), self.listener());
+            let connecting = self.node.connect(predecessor, &self.topics.own, self.listener());
             let connected = in_time(self.connect_timeout, connecting).await;
             let admitted = connected.and_then(|connection| Ok(self.admit(connection, was_replica)?));
             let error = match admitted {
@@ -132,7 +132,7 @@ impl Keeper {
                 Err(error) => error,
             };
             was_replica |= error == NodeError::Unfit(Unfit::Replica);
-            self.membership.failed(self.slot.node());
+            self.membership.failed(self.slot.node);
             self.slot.down(&error);
             sleep(delays.after(&error)).await;
         }
@@ -147,9 +147,9 @@ impl Keeper {
     ) -> Result<(Connection, Arc<ClockCheck>), Unfit> {
         let (identity, slot) = (&connection.peer.identity, &self.slot);
         let servers = &self.servers;
-        let clock_check = servers.claim(slot.node(), slot.label(), identity, || self.clock_check())?;
+        let clock_check = servers.claim(slot.node, slot.label(), identity, || self.clock_check())?;
         if was_replica {
-            servers.forgot(slot.node());
+            servers.forgot(slot.node);
         }
         Ok((connection, clock_check))
     }
@@ -157,7 +157,7 @@ impl Keeper {
     fn listener(&self) -> Listener {
         let (slot, topics) = (Arc::clone(&self.slot), Arc::clone(&self.topics));
         Arc::new(move |form, channel, message| {
-            if let Some(stale) = topics.announce(slot.node(), form, channel, message) {
+            if let Some(stale) = topics.announce(slot.node, form, channel, message) {
                 slot.stale(stale);
             }
         })
@@ -177,7 +177,7 @@ impl Keeper {
         if !subscribing.is_empty() {
             let confirmed = try_join_all(subscribing.into_iter().map(Inbox::answer));
             let resumed = timeout(self.node_timeout, confirmed).await;
-            self.slot.events().subscribed_again(matches!(resumed, Ok(Ok(_))));
+            self.slot.events.subscribed_again(matches!(resumed, Ok(Ok(_))));
         }
         self.topics.announce_interruption();
     }
@@ -191,7 +191,7 @@ impl Keeper {
         begun: (Moment, Instant),
         clock_check: &Arc<ClockCheck>,
     ) -> (NodeError, Duration, Option<Moment>) {
-        let (servers, node, set_up) = (&self.servers, self.slot.node(), begun.1.elapsed());
+        let (servers, node, set_up) = (&self.servers, self.slot.node, begun.1.elapsed());
         let introducing = self.introduce(&connection, begun, servers.missed_until(node));
         let introduced = introducing.await;
         let Connection {
@@ -204,12 +204,12 @@ impl Keeper {
                 servers.introduced(node);
                 let server = (peer.version, peer.capabilities);
                 let recollection = self.recollection(memory, clock_check);
-                let (events, full) = (self.slot.events(), self.slot.deferrals().full());
+                let (events, full) = (&self.slot.events, self.slot.deferrals.full());
                 let link = Arc::new(Link::new(wire, recollection, server, set_up, events, full));
                 let since = Instant::now();
                 // Pending releases go first, so that the client does not meet its own holds that it has given
                 // up.
-                self.slot.deferrals().send(&link);
+                self.slot.deferrals.send(&link);
                 self.resume(&link).await;
                 let end = self.attend(&link, &mut driver).await;
                 link.close();
@@ -229,7 +229,7 @@ impl Keeper {
     fn recollection(&self, memory: Memory, clock_check: &Arc<ClockCheck>) -> Recollection {
         let quarantine = self.lease_timing.quarantine.saturating_sub(memory.age);
         if !quarantine.is_zero() {
-            self.slot.events().in_quarantine(quarantine);
+            self.slot.events.in_quarantine(quarantine);
         }
         Recollection {
             memory: memory.age,
@@ -244,7 +244,7 @@ impl Keeper {
     /// Sends pending releases and checks that the master answers, until the connection ends or this client is
     /// refused. Returns the reason of the end.
     async fn attend(&self, link: &Arc<Link>, driver: &mut AbortOnDropHandle<()>) -> NodeError {
-        let deferrals = self.slot.deferrals();
+        let deferrals = &self.slot.deferrals;
         let mut labelling = pin!(self.keep_labelled(link));
         let mut refused = pin!(self.refused());
         let (client, node_timeout, random) = (self.client, self.node_timeout, &self.random);

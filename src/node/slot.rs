@@ -35,11 +35,11 @@ pub(crate) enum Reached {
 
 #[derive(Debug)]
 pub(crate) struct Slot {
-    node: usize,
-    events: Arc<NodeEvents>,
+    pub(super) node: usize,
+    pub(crate) events: Arc<NodeEvents>,
     link: Mutex<Result<Arc<Link>, Fault>>,
     status: watch::Sender<Reached>,
-    deferrals: Arc<Deferrals>,
+    pub(super) deferrals: Arc<Deferrals>,
     stale_waiters: Mutex<StaleWaiters>,
     went_stale: Notify,
 }
@@ -75,19 +75,7 @@ impl Slot {
     }
 
     pub(crate) fn label(&self) -> &Arc<str> {
-        self.events.label()
-    }
-
-    pub(crate) fn events(&self) -> &Arc<NodeEvents> {
-        &self.events
-    }
-
-    pub(super) fn node(&self) -> usize {
-        self.node
-    }
-
-    pub(super) fn deferrals(&self) -> &Arc<Deferrals> {
-        &self.deferrals
+        &self.events.label
     }
 
     pub(crate) fn watch(&self) -> watch::Receiver<Reached> {
@@ -139,7 +127,7 @@ impl Slot {
                 return pending;
             }
             before = progress;
-            let quiet = link.map_or(quiet, |link| link.patience().max(quiet));
+            let quiet = link.map_or(quiet, |link| link.patience.max(quiet));
             let end = Instant::now() + quiet;
             // A call that was not deferred sends no notification when it is answered, so the loop checks at
             // intervals.

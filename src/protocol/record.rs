@@ -17,7 +17,7 @@ pub(crate) struct Record {
     pub(crate) set: MasterSet,
     run: String,
     since_us: u64,
-    text: Arc<str>,
+    pub(crate) text: Arc<str>,
 }
 
 impl Record {
@@ -56,10 +56,6 @@ impl Record {
     pub(crate) fn age(&self, run: Option<&str>, clock_us: u64) -> Option<Duration> {
         let age = clock_us.checked_sub(self.since_us).map(Duration::from_micros);
         age.filter(|_| run == Some(&*self.run))
-    }
-
-    pub(crate) fn text(&self) -> &Arc<str> {
-        &self.text
     }
 }
 

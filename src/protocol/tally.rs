@@ -31,13 +31,13 @@ pub(crate) enum LossReason {
 pub(crate) struct Tally {
     nodes: usize,
     needed: usize,
-    granted: usize,
+    pub(crate) granted: usize,
     refused: usize,
     silent: usize,
     /// Masters that granted and accepted the token.
-    accepted: usize,
+    pub(crate) accepted: usize,
     /// Masters on which the same call fails until the configuration changes or a key is deleted.
-    final_faults: usize,
+    pub(crate) final_faults: usize,
 }
 
 impl Tally {
@@ -62,18 +62,6 @@ impl Tally {
         }
         self.accepted += usize::from(reply.accepted);
         self.final_faults += usize::from(reply.is_final);
-    }
-
-    pub(crate) fn granted(&self) -> usize {
-        self.granted
-    }
-
-    pub(crate) fn accepted(&self) -> usize {
-        self.accepted
-    }
-
-    pub(crate) fn final_faults(&self) -> usize {
-        self.final_faults
     }
 
     pub(crate) fn outcome(&self) -> Outcome {

@@ -20,8 +20,9 @@ const AHEAD: Duration = Duration::from_secs(5 * 60);
 /// Clocks of the connected masters at one moment, in microseconds since 1970.
 pub(crate) struct Clocks {
     shown: SmallVec<[Option<u64>; 8]>,
-    median_us: Option<u64>,
-    floor_us: u64,
+    pub(crate) median_us: Option<u64>,
+    /// Number above every token that a master with a vote may have forgotten by a restart.
+    pub(crate) floor_us: u64,
 }
 
 impl Clocks {
@@ -50,15 +51,6 @@ impl Clocks {
     /// Number of masters with a known clock.
     pub(crate) fn known(&self) -> usize {
         self.shown.iter().flatten().count()
-    }
-
-    pub(crate) fn median_us(&self) -> Option<u64> {
-        self.median_us
-    }
-
-    /// Number above every token that a master with a vote may have forgotten by a restart.
-    pub(crate) fn floor_us(&self) -> u64 {
-        self.floor_us
     }
 
     /// Time by which a master's clock is ahead of the median, if that is too much for its fences.
@@ -109,12 +101,12 @@ mod tests {
                 .collect(),
             0,
         );
-        assert_eq!(clocks.median_us(), Some(94 * minute));
+        assert_eq!(clocks.median_us, Some(94 * minute));
         assert_eq!(clocks.too_far_ahead(0), Some(Duration::from_secs(360)));
         assert_eq!((clocks.too_far_ahead(1), clocks.too_far_ahead(2)), (None, None));
         assert_eq!(clocks.latest_us(|node| node != 0), Some(94 * minute));
         let two = Clocks::new([Some(100 * minute), Some(90 * minute)].into_iter().collect(), 0);
-        assert_eq!(two.median_us(), Some(90 * minute));
-        assert_eq!(Clocks::new(SmallVec::new(), 0).median_us(), None);
+        assert_eq!(two.median_us, Some(90 * minute));
+        assert_eq!(Clocks::new(SmallVec::new(), 0).median_us, None);
     }
 }

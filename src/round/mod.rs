@@ -40,10 +40,11 @@ pub(crate) struct Round {
     pool: Arc<Pool>,
     request: Arc<Request>,
     /// Time by the clock of leases, before any request was sent.
-    begun: Moment,
+    pub(crate) begun: Moment,
     /// Number of clock steps that had been noticed before the round began.
-    steps: u64,
-    sent: Instant,
+    pub(crate) steps: u64,
+    /// Time at which all requests were sent.
+    pub(crate) sent: Instant,
     trust: Trust,
     /// Claim that the round releases. The release is carried out even if no caller waits for the answers.
     release: Option<Claim>,
@@ -58,11 +59,12 @@ pub(crate) struct Round {
     quarantined: Option<Box<[Duration]>>,
     /// Boxed for the same reason as the hooks.
     others: Option<Box<Others>>,
-    deadline: Instant,
+    /// Time at which the round gives up masters that have not answered.
+    pub(crate) deadline: Instant,
     alarm: Option<Alarm>,
     trace: RoundTrace,
     /// Masters to which the request was sent.
-    sent_to: NodeSet,
+    pub(crate) sent_to: NodeSet,
     /// Boxed, because few rounds have hooks, and a round is moved often.
     hooks: Option<Box<Hooks>>,
 }
@@ -239,26 +241,11 @@ impl Round {
         }
     }
 
-    /// Moment before any request was sent.
-    pub(crate) fn begun(&self) -> Moment {
-        self.begun
-    }
-
-    /// Number of clock steps that had been noticed before the round began.
-    pub(crate) fn steps(&self) -> u64 {
-        self.steps
-    }
-
     /// Time for which a master has no vote, if its clock stepped while it can have run the request.
     pub(crate) fn clock_quarantine(&self, node: usize) -> Option<Duration> {
         let link = self.links[node].as_ref().ok()?;
         let current = || Some(link.clock_quarantine(self.sent)).filter(|left| !left.is_zero());
         link.suspected_since(self.sent).or_else(current)
-    }
-
-    /// Masters to which the request was sent.
-    pub(crate) fn sent_to(&self) -> NodeSet {
-        self.sent_to
     }
 
     /// Calls `hook` once the request was sent again, with its text, to a master without the script. Calls
@@ -283,19 +270,9 @@ impl Round {
         self.links.iter().flatten().map(move |link| link.clock_us(at))
     }
 
-    /// Time at which all requests were sent.
-    pub(crate) fn sent(&self) -> Instant {
-        self.sent
-    }
-
     /// Time since all requests were sent.
     pub(crate) fn elapsed(&self) -> Duration {
         self.sent.elapsed()
-    }
-
-    /// Time at which the round gives up masters that have not answered.
-    pub(crate) fn deadline(&self) -> Instant {
-        self.deadline
     }
 
     /// Time at which the round ends at the latest: masters that are held back may be asked as late as at the deadline.
@@ -357,7 +334,7 @@ impl Round {
     #[inline]
     fn counted(&mut self, node: usize, vote: Option<VoteKind>) {
         if METERED {
-            self.pool.slots[node].events().meters.voted(self.trace.op(), vote);
+            self.pool.slots[node].events.meters.voted(self.trace.op, vote);
         }
         self.trace.voted(vote);
     }
@@ -449,10 +426,7 @@ impl Round {
         };
         let (sent, begun) = self.asked_at(node);
         if METERED && matches!(answer, Ok(_) | Err(Fault::Server { .. })) {
-            self.pool.slots[node]
-                .events()
-                .meters
-                .answered(self.trace.op(), sent);
+            self.pool.slots[node].events.meters.answered(self.trace.op, sent);
         }
         let answer = answer.map_err(|fault| fault.inside(self.request.script));
         link.react_to(&answer);
@@ -528,7 +502,7 @@ impl Round {
         let late = Arc::new(TimedOutRequest {
             links: self.links.clone(),
             request: Arc::clone(&self.request),
-            op: self.trace.op(),
+            op: self.trace.op,
             sent: self.sent,
             release: self.release.clone().map(handed),
             unconfirmed: self.unconfirmed().cloned(),

@@ -71,7 +71,7 @@ impl Masters {
 ///
 /// As [`MastersBuilder::connect`].
 pub async fn connect_to_hollow(nodes: usize, builder: MastersBuilder) -> Result<Masters, ConnectError> {
-    let config = builder.into_config();
+    let config = builder.config;
     config.check(nodes)?;
     let set = config.set(nodes);
     let nodes = (0..nodes)
@@ -210,7 +210,7 @@ impl Cluster {
         client: &Client,
         builder: MastersBuilder,
     ) -> Result<Masters, ConnectError> {
-        let config = builder.into_config();
+        let config = builder.config;
         let nodes = self.nodes(client, &config)?;
         builder::connect(nodes, config, self.clock(client), client.random()).await
     }
@@ -239,7 +239,7 @@ impl Cluster {
     ///
     /// As [`MastersBuilder::connect_lazy`].
     pub fn connect_lazy(&self, builder: MastersBuilder) -> Result<Masters, InvalidInput> {
-        let (client, config) = (Client::new(), builder.into_config());
+        let (client, config) = (Client::new(), builder.config);
         let nodes = self.nodes(&client, &config)?;
         builder::start_lazily(nodes, config, self.clock(&client), client.random())
     }

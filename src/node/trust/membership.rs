@@ -15,7 +15,7 @@ use crate::values::master_set::MasterSet;
 /// Sets that the masters have reported.
 pub(crate) struct Membership {
     /// Set that this client lists.
-    listed: MasterSet,
+    pub(crate) listed: MasterSet,
     masters: Mutex<Vec<ListedMaster>>,
     news: Notify,
 }
@@ -47,11 +47,6 @@ impl Membership {
             masters: Mutex::new(labels.map(master).collect()),
             news: Notify::new(),
         }
-    }
-
-    /// Set that this client lists.
-    pub(crate) fn listed(&self) -> MasterSet {
-        self.listed
     }
 
     /// Takes in the set of a master's record, if it has one.
