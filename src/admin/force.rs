@@ -77,7 +77,7 @@ pub(crate) async fn force(
     for of_name in &mut holders {
         of_name.retain(|owner| is_meant(&holder(owner, &known)));
     }
-    // The look began at most a node timeout ago, and each answer is waited for no longer than another node timeout.
+    // The look began at most a node timeout ago, and each answer is waited for no longer than another one.
     let patience = u64::try_from(2 * pool.config.node_timeout.as_micros()).unwrap_or(u64::MAX);
     let mut rounds = Vec::new();
     for portion in portions(&holders) {

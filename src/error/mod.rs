@@ -58,8 +58,8 @@ impl InvalidInput {
         Self::unless_fits(field, what, text, most, char::is_control, of)
     }
 
-    /// Refuses a text that is empty, longer than `most` bytes, or has an `unfit` character. `what` names the text, and
-    /// `of` the parts that it may have.
+    /// Refuses a text that is empty, longer than `most` bytes, or has an `unfit` character. `what` names the
+    /// text, and `of` the parts that it may have.
     pub(crate) fn unless_fits(
         field: &'static str,
         what: &str,

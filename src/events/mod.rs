@@ -1,9 +1,9 @@
 //! Everything observable passes here. Events become tracing's events and spans, and, with the feature `metrics`,
 //! metrics of the crate of that name.
 //!
-//! Other modules report an event by one call, with the feature and without it. Handles of metrics are made when a client is
-//! connected and when a label is first used, so that taking a lock looks nothing up. Without the feature an observer of
-//! metrics has no size, and without a subscriber a span is one look at a level.
+//! Other modules report an event by one call, with the feature and without it. Handles of metrics are made when a
+//! client is connected and when a label is first used, so that taking a lock looks nothing up. Without the feature an
+//! observer of metrics has no size, and without a subscriber a span is one look at a level.
 //!
 //! Neither names of locks nor owner fields are ever labels, and an owner field is in no span or event.
 

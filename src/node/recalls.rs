@@ -20,8 +20,8 @@ pub(crate) struct Recalls {
     on_idle: OnceLock<Box<OnIdle>>,
 }
 
-/// Ends the idle grant of a field. The flag is set if another client or line wants its names. Otherwise a force took
-/// them away on a master, or recalls may have been missed.
+/// Ends the idle grant of a field. The flag is set if another client or line wants its names. Otherwise a force
+/// took them away on a master, or recalls may have been missed.
 type OnIdle = dyn Fn(u64, bool) + Send + Sync;
 
 /// Subject of a recall of one field.

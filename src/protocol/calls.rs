@@ -464,8 +464,8 @@ pub(crate) fn introduce(set: MasterSet, run: Option<&str>, anew: bool) -> Arc<Re
     call.done()
 }
 
-/// Packs a call of `lua/label.lua`: a client's label, and the time for which the master stores it. `None` deletes the
-/// label.
+/// Packs a call of `lua/label.lua`: a client's label, and the time for which the master stores it. `None`
+/// deletes the label.
 pub(crate) fn label(client: Uuid, stored: Option<(&str, Duration)>) -> Arc<Request> {
     let mut call = Encoder::new(&LABEL, 1, std::iter::empty());
     call.word(&keys::client(client));
