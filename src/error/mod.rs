@@ -71,12 +71,17 @@ impl InvalidInput {
         if fits(text, most, unfit) {
             return Ok(());
         }
+        Err(Self::unfit_text(field, what, text, most, of))
+    }
+
+    /// Refusal of a text, as from [`unless_fits`](Self::unless_fits).
+    pub(crate) fn unfit_text(field: &'static str, what: &str, text: &str, most: usize, of: &str) -> Self {
         let value = if text.len() > most {
             format!("{what} of {} bytes", text.len())
         } else {
             format!("{text:?}")
         };
-        Err(Self::new(field, value, format!("1 to {most} {of}")))
+        Self::new(field, value, format!("1 to {most} {of}"))
     }
 }
 

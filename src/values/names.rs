@@ -68,7 +68,11 @@ impl Names {
             ));
         }
         for name in self.iter() {
-            InvalidInput::unless_fits("name", "a name", name, MAX_BYTES, |_| false, "bytes")?;
+            if name.is_empty() || name.len() > MAX_BYTES {
+                return Err(InvalidInput::unfit_text(
+                    "name", "a name", name, MAX_BYTES, "bytes",
+                ));
+            }
             if RESERVED.iter().any(|reserved| name.starts_with(reserved)) {
                 let allowed = format!(
                     "names that do not begin as the keys beside locks do: {}",
