@@ -8,7 +8,7 @@ DEMO_ARGS := $(if $(NODES),--nodes '$(NODES)') $(if $(BREAK),--break-lock) $(ARG
 .DEFAULT_GOAL := help
 .PHONY: help demo test check both test-native test-loaded test-compose test-servers sim scale loom fuzz mutants chaos soak chaos-toxiproxy experiment-pauses model instructions lint docs
 .PHONY: powerset deny advisories minimal-versions msrv platforms semver package
-.PHONY: alerts console monitoring test-build check-build run-on-servers run-command run-on-servers-and-chaos run-in-containers run-computing run-simulation run-schedules run-chaos run-builds run-models bench bench-quick bench-report bench-lint beside cluster-up cluster-down need-cargo
+.PHONY: alerts console monitoring test-build check-build run-on-servers run-command run-on-servers-and-chaos run-in-containers run-doc run-computing run-simulation run-schedules run-chaos run-builds run-models bench bench-quick bench-report bench-lint beside cluster-up cluster-down need-cargo
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do \
@@ -44,10 +44,10 @@ IF_TOXIPROXY = $$(if [ -n "$$TOXIPROXY" ] || command -v toxiproxy-server >/dev/n
 	echo "no toxiproxy-server is there (scripts/toxiproxy.sh builds it): its faults are left out" >&2; fi)
 
 test: test-build ## All behaviour: library, simulation, real servers, command, examples; containers where an engine answers
-	@$(SIDE_BY_SIDE) run-on-servers run-command run-computing run-simulation $(call IF_DOCKER,run-in-containers)
+	@$(SIDE_BY_SIDE) run-on-servers run-command run-doc run-computing run-simulation $(call IF_DOCKER,run-in-containers)
 
 test-native: test-build ## The same without containers
-	@$(SIDE_BY_SIDE) run-on-servers run-command run-computing run-simulation
+	@$(SIDE_BY_SIDE) run-on-servers run-command run-doc run-computing run-simulation
 
 test-loaded: test-build ## The tests that go by real clocks, beside four busy loops (RUNS=3: three times in a row)
 	@RUNS=$(or $(RUNS),1) scripts/test-loaded.sh $(MAKE) run-on-servers run-command
@@ -58,7 +58,7 @@ check: lint check-build ## Longer checks: lint, schedules, model, loom, chaos, f
 
 both: export PACKAGES := $(CHECKED)
 both: lint check-build ## test and check side by side, as CI does
-	@$(SIDE_BY_SIDE) run-on-servers-and-chaos run-builds run-models run-computing run-schedules $(call IF_DOCKER,test-compose)
+	@$(SIDE_BY_SIDE) run-on-servers-and-chaos run-builds run-models run-doc run-computing run-schedules $(call IF_DOCKER,test-compose)
 
 # All installations happen here: two lanes must not install at once.
 test-build: need-cargo
@@ -88,8 +88,11 @@ run-in-containers:
 # The files that loom's crate includes have tests and examples of the crate itself.
 WITHOUT_LOOM = $(subst -p multilock-loom,,$(CARGO_TEST))
 run-computing:
-	@nice $(WITHOUT_LOOM) --doc
 	@nice $(WITHOUT_LOOM) --lib $(addprefix --test ,$(COMPUTING))
+
+# One processor compiles them all.
+run-doc:
+	@nice $(WITHOUT_LOOM) --doc
 
 # Every directed schedule, and few at random.
 run-simulation:

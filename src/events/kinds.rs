@@ -48,9 +48,9 @@ macro_rules! words {
 }
 
 words! {
-    /// Operations on masters. Each script is of one.
+    /// Operations on masters. Each script is of one, and an acquire may be a retake.
     enum Op by "op" {
-        Acquire = "acquire", Extend = "extend", Release = "release", Downgrade = "downgrade", Retain = "retain",
+        Acquire = "acquire", Retake = "retake", Extend = "extend", Release = "release", Downgrade = "downgrade", Retain = "retain",
         Withdraw = "withdraw", Inspect = "inspect", Force = "force", Introduce = "introduce", Label = "label", Mark = "mark",
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::events::VoteKind;
+use crate::events::{Op, VoteKind};
 use crate::hold::grant::Grant;
 use crate::protocol::calls::{self, Acquire, Fencing};
 use crate::protocol::caption::Caption;
@@ -29,7 +29,8 @@ pub(super) fn begin(pool: &Arc<Pool>, grant: &Grant, lease: Duration, node: usiz
             permits: None,
         };
         let request = calls::acquire(&acquire, pool.evidence_wanted());
-        Round::begin(pool, &request, Trust::Quorum(grant.needed), |other| other == node).needs(1)
+        let round = Round::begin(pool, &request, Trust::Quorum(grant.needed), |other| other == node);
+        round.needs(1).counted_as(Op::Retake)
     })
 }
 

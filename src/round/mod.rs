@@ -14,7 +14,7 @@ use std::time::Duration;
 use redis::Value;
 use tokio::time::{Instant, timeout};
 
-use crate::events::{EventObserver, METERED, RoundTrace, VoteKind};
+use crate::events::{EventObserver, METERED, Op, RoundTrace, VoteKind};
 use crate::node::{self, By, Inbox, Link, Links, PendingRelease};
 use crate::protocol::claim::Claim;
 use crate::protocol::command::Request;
@@ -314,6 +314,12 @@ impl Round {
     /// Sets the number of masters that have to assent, if it is not a quorum of all.
     pub(crate) fn needs(mut self, assents: usize) -> Self {
         self.trace.needs(assents);
+        self
+    }
+
+    /// Counts the round as one of another operation than its script's.
+    pub(crate) fn counted_as(mut self, op: Op) -> Self {
+        self.trace.op = op;
         self
     }
 

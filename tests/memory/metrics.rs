@@ -559,6 +559,30 @@ async fn answers_that_come_too_late_show_in_outcomes_and_votes() {
     assert!((0.6..0.7).contains(&share), "{share}: two of three");
 }
 
+/// Or a majority that answers every call would look like an outage.
+#[tokio::test(start_paused = true)]
+async fn what_asks_for_a_hold_again_is_no_answer_to_a_call() {
+    let figures = Figures::install();
+    let cluster = Cluster::new(3);
+    let builder = Masters::builder()
+        .quarantine(Quarantine::Off)
+        .rounds(Rounds::Thrifty);
+    let masters = cluster.connect(builder).await.expect("connects");
+    // It is known to be far away.
+    cluster.master(2).set_delay(ms(20), ms(20));
+    pair(&masters.multi_lock("b")).await;
+    cluster.master(2).set_delay(ms(40), ms(40));
+    for name in ["a", "c", "d", "e", "f"] {
+        let guard = masters.red_lock(name).lock().await.expect("two answer at once");
+        sleep(ms(5000)).await;
+        guard.unlock().await.expect("held");
+    }
+    let late = |op| figures.value("votes_total", &[("op", op), ("vote", "late")]);
+    assert!(late("retake") > 20.0, "{}", late("retake"));
+    // One for each hold that asked it first.
+    assert!(late("acquire") <= 5.0, "{}", late("acquire"));
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_a_master_is_owed_and_that_it_was_wiped_is_told() {
     let figures = Figures::install();
