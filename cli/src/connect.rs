@@ -116,10 +116,12 @@ pub(crate) enum Patience {
     Endless,
 }
 
-/// Connects to enough of the masters, and tries again if only time would help.
+/// Connects to enough of the masters, and tries again if only time would help. Before that, `check` refuses what time does not
+/// help.
 pub(crate) async fn connect(
     builder: MastersBuilder,
     patience: Patience,
+    check: impl Fn(&Masters) -> Result<(), Failure>,
     voice: Voice,
 ) -> Result<Masters, Failure> {
     let mut warned = false;
@@ -132,6 +134,9 @@ pub(crate) async fn connect(
                 return Ok(masters);
             }
         };
+        if !warned {
+            check(&builder.clone().connect_lazy()?)?;
+        }
         let over = match patience {
             Patience::None => true,
             Patience::Until(end) => Instant::now() + PAUSE >= end,

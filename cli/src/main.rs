@@ -119,7 +119,7 @@ fn perform(args: &Args, voice: Voice) -> Result<End, Failure> {
 /// The commands for operators.
 #[cfg(unix)]
 async fn look_after(args: &Args, voice: Voice) -> Result<u8, Failure> {
-    let connected = async || connect(args.masters.builder()?, Patience::None, voice).await;
+    let connected = async || connect(args.masters.builder()?, Patience::None, |_| Ok(()), voice).await;
     let seen = || connect_for_a_look(&args.masters);
     match &args.verb {
         Verb::Doctor(doctor) => doctor::doctor(doctor, &args.masters, voice).await,

@@ -455,6 +455,29 @@ impl<M: Mode> MultiLock<M> {
         self
     }
 
+    /// Checks the options, as each verb does first. Sends nothing. For a program that is to refuse its configuration when it
+    /// starts, before it has work.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+    /// use multilock::Policy;
+    ///
+    /// masters.red_lock("report").check()?;
+    /// let refused = masters.lock("report", Policy::AtLeast(1)).check().unwrap_err();
+    /// assert!(refused.to_string().starts_with("policy: "));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - [`LockError::Invalid`] with the first option that is out of its range, its value, and the values that are allowed.
+    /// - [`LockError::Closed`] once the masters were closed.
+    pub fn check(&self) -> Result<(), LockError> {
+        self.options.request().map(drop)
+    }
+
     /// Tries once, without waiting for other holders. Takes one round, or two if a master has seen a larger
     /// fencing token. Behind a [`sticky`](Self::sticky) lock that nobody holds it asks again until the client of
     /// that lock has released it, for one node timeout at most.

@@ -1,7 +1,7 @@
 //! Prefix of every name, so that applications can share masters without sharing locks.
 
 use crate::error::InvalidInput;
-use crate::values::names::Names;
+use crate::values::names::{Names, unless_reserved};
 
 /// Longest namespace, in bytes.
 const MAX_BYTES: usize = 128;
@@ -19,7 +19,8 @@ impl Namespace {
         let Some(text) = &self.0 else { return Ok(()) };
         let unfit = |symbol: char| symbol.is_whitespace() || symbol.is_control() || "{}".contains(symbol);
         let of = "bytes without braces, spaces and control characters";
-        InvalidInput::unless_fits("namespace", "a namespace", text, MAX_BYTES, unfit, of)
+        InvalidInput::unless_fits("namespace", "a namespace", text, MAX_BYTES, unfit, of)?;
+        unless_reserved("namespace", text)
     }
 
     /// Names as the masters know them. An empty name stays empty, so that it is refused.

@@ -73,13 +73,7 @@ impl Names {
                     "name", "a name", name, MAX_BYTES, "bytes",
                 ));
             }
-            if RESERVED.iter().any(|reserved| name.starts_with(reserved)) {
-                let allowed = format!(
-                    "names that do not begin as the keys beside locks do: {}",
-                    RESERVED.join(", ")
-                );
-                return Err(InvalidInput::new("name", format!("{name:?}"), allowed));
-            }
+            unless_reserved("name", name)?;
         }
         Ok(())
     }
@@ -146,6 +140,18 @@ const RESERVED: [&str; 4] = [
     "redisson_lock_token",
     "redisson_rwlock",
 ];
+
+/// Refuses a name that keys and channels have, or what such names begin with.
+pub(crate) fn unless_reserved(field: &'static str, text: &str) -> Result<(), InvalidInput> {
+    if !RESERVED.iter().any(|reserved| text.starts_with(reserved)) {
+        return Ok(());
+    }
+    let allowed = format!(
+        "{field}s that do not begin as the keys beside locks do: {}",
+        RESERVED.join(", ")
+    );
+    Err(InvalidInput::new(field, format!("{text:?}"), allowed))
+}
 
 #[cfg(test)]
 mod tests;

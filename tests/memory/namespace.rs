@@ -86,7 +86,7 @@ async fn a_prefix_written_by_hand_is_the_same_name() {
 #[tokio::test(start_paused = true)]
 async fn bad_namespaces_and_empty_names_are_refused() {
     let cluster = Cluster::new(3);
-    for bad in ["", "a b", "{a}"] {
+    for bad in ["", "a b", "{a}", "multilock_app", "redisson_rwlock"] {
         let refused = cluster.connect(Masters::builder().namespace(bad)).await;
         let error = refused.map(drop).expect_err("refused");
         assert!(

@@ -17,7 +17,9 @@ use std::pin::pin;
 use std::process;
 use std::time::Duration;
 
-use multilock::{Closing, LONGEST_LEASE, LockError, Masters, Mode, MultiLock, MultiLockGuard, UnlockError};
+use multilock::{
+    Closing, LONGEST_LEASE, LockError, Masters, Mode, MultiLock, MultiLockGuard, Permit, UnlockError,
+};
 use rustix::process::Signal;
 use tokio::time::Instant;
 
@@ -104,7 +106,7 @@ async fn connect_and_take(
     let connecting = async {
         tokio::select! {
             biased;
-            connected = connect(builder, patience, voice) => connected,
+            connected = connect(builder, patience, |masters| check_lock(args, masters), voice) => connected,
             () = show_that_masters_are_missing(begun, voice) => unreachable!("it is shown for as long as it is waited"),
         }
     };
@@ -116,6 +118,35 @@ async fn connect_and_take(
     // Messages that are still on their way reach the masters.
     masters.close(Closing::Release).await;
     end
+}
+
+/// Refuses arguments that no lock can have. Otherwise they would be waited for until masters are there.
+fn check_lock(args: &TakeArgs, masters: &Masters) -> Result<(), Failure> {
+    let begun = Instant::now();
+    match args.seats {
+        Some(seats) => with_options(permits(args, masters, seats)?, args, begun).check()?,
+        None if args.shared => with_options(exclusive(args, masters).read(), args, begun).check()?,
+        None => with_options(exclusive(args, masters), args, begun).check()?,
+    }
+    Ok(())
+}
+
+fn exclusive(args: &TakeArgs, masters: &Masters) -> MultiLock {
+    let lock = masters.lock(&*args.names, args.policy);
+    match args.at_least {
+        Some(at_least) => lock.at_least(at_least),
+        None => lock,
+    }
+}
+
+fn permits(args: &TakeArgs, masters: &Masters, seats: u32) -> Result<MultiLock<Permit>, Failure> {
+    let [name] = &*args.names else {
+        return Err(Failure::usage(format_args!(
+            "--seats: {} names are not allowed; allowed: one, which has the permits",
+            args.names.len()
+        )));
+    };
+    Ok(masters.permits(name, seats).policy(args.policy))
 }
 
 /// Label of the program that holds the lock: its name, this host and this process.
@@ -195,33 +226,20 @@ async fn with_masters(
     signals: &mut Signals,
     voice: Voice,
 ) -> Result<End, Failure> {
-    let lock = masters.lock(&*args.names, args.policy);
-    match (args.seats, &*args.names) {
-        (None, _) if args.shared => under(args, lock.read(), |_| None, work, account, signals, voice).await,
-        (None, _) => {
-            let lock = match args.at_least {
-                Some(at_least) => lock.at_least(at_least),
-                None => lock,
-            };
+    match args.seats {
+        Some(seats) => {
+            let lock = permits(args, masters, seats)?;
+            let seat = |permit: &MultiLockGuard<Permit>| Some(permit.seat());
+            under(args, lock, seat, work, account, signals, voice).await
+        }
+        None if args.shared => {
+            let lock = exclusive(args, masters).read();
             under(args, lock, |_| None, work, account, signals, voice).await
         }
-        (Some(seats), [name]) => {
-            let lock = masters.permits(name, seats).policy(args.policy);
-            under(
-                args,
-                lock,
-                |permit| Some(permit.seat()),
-                work,
-                account,
-                signals,
-                voice,
-            )
-            .await
+        None => {
+            let lock = exclusive(args, masters);
+            under(args, lock, |_| None, work, account, signals, voice).await
         }
-        (Some(_), names) => Err(Failure::usage(format_args!(
-            "--seats: {} names are not allowed; allowed: one, which has the permits",
-            names.len()
-        ))),
     }
 }
 
