@@ -25,12 +25,12 @@ pub(super) struct Introduction {
 
 impl Introduction {
     pub(super) async fn read(pipe: &Pipe) -> Result<Self, NodeError> {
-        // Sent together, so that the answers are of the same moment. The record is read last, so it may be
-        // younger than the clock reading, but only by that moment.
-        let (info, clock, record) = join3(
+        // Sent together, so that the answers are of the same moment. The record is read first: one that is stored meanwhile
+        // would look like one from a time that is still to come.
+        let (record, info, clock) = join3(
+            pipe.ask(redis::cmd("GET").arg(SET)),
             ask(pipe, &redis::cmd("INFO")),
             ask(pipe, &redis::cmd("TIME")),
-            pipe.ask(redis::cmd("GET").arg(SET)),
         )
         .await;
         let info = info?;
