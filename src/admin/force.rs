@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 
-use crate::admin::inspect::{holder_of, look, owners};
+use crate::admin::inspect::{count_of, holder_of, look, owners};
 use crate::error::LockError;
 use crate::events::{EventObserver, log};
 use crate::protocol::calls;
@@ -177,10 +177,7 @@ fn holders(entry: &StoredName) -> Option<Vec<Arc<str>>> {
         ("none", _) => Some(Vec::new()),
         ("string", Some(digest)) => Some(vec![format!("string:{digest}").into()]),
         ("hash", _) => {
-            let owners = owners(entry).map(|FieldEntry { field, value, .. }| {
-                let is_owner = field.contains(':') && value.parse::<u64>().is_ok();
-                is_owner.then(|| field.as_str().into())
-            });
+            let owners = owners(entry).map(|owner| count_of(owner).map(|_| owner.field.as_str().into()));
             let owners: Vec<Arc<str>> = owners.collect::<Option<_>>()?;
             (!owners.is_empty()).then_some(owners)
         }

@@ -29,6 +29,13 @@ pub(crate) fn owners(entry: &StoredName) -> impl Iterator<Item = &FieldEntry> {
     entry.fields.iter().filter(is_owner)
 }
 
+/// Count of a hold; `None` for a field that is no owner with its count, as in the hash of another program.
+pub(crate) fn count_of(entry: &FieldEntry) -> Option<u64> {
+    // An owner is a client and a number of it.
+    let is_owner = entry.field.contains(':');
+    entry.value.parse().ok().filter(|_| is_owner)
+}
+
 /// Whether clients of this crate read the name.
 pub(crate) fn is_read(entry: &StoredName) -> bool {
     entry.fields.iter().any(|entry| entry.field == READ_UNTIL)
@@ -206,7 +213,7 @@ fn read(entry: &StoredName) -> NodeState {
         let (Some(owner), None) = (owners.next(), owners.next()) else {
             return None;
         };
-        Some((holder_of(owner), owner.value.parse().ok()?))
+        Some((holder_of(owner), count_of(owner)?))
     };
     if entry.kind != "hash" {
         return if entry.kind == "none" {
@@ -217,7 +224,7 @@ fn read(entry: &StoredName) -> NodeState {
     }
     let mode = if is_read(entry) { Some("read") } else { value(MODE) };
     match mode {
-        Some("read") => NodeState::Read {
+        Some("read") if owners(entry).all(|owner| count_of(owner).is_some()) => NodeState::Read {
             holders: owners(entry).map(holder_of).collect(),
             remaining,
         },

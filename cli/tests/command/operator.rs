@@ -44,6 +44,35 @@ async fn a_name_is_held_or_free_or_nobody_can_tell() {
     assert_eq!(ask(&servers, &["held", "b"]).await.code, Some(69));
 }
 
+/// A force spares such a key, so nobody is named as its holder.
+#[tokio::test]
+async fn a_hash_of_another_program_has_no_holder() {
+    let servers = three(ARGS).await;
+    for server in &servers {
+        server.command(&["HSET", "stats", "n", "5"]).await;
+        server
+            .command(&["HSET", "options", "mode", "read", "level", "5"])
+            .await;
+    }
+    for name in ["stats", "options"] {
+        let told = ask(&servers, &["inspect", name, "--json"]).await;
+        let told: serde_json::Value = serde_json::from_str(&told.stdout).expect("JSON");
+        assert_eq!(
+            (&told[0]["state"], &told[0]["holder"]),
+            (&"kept".into(), &serde_json::Value::Null),
+            "{told:#}"
+        );
+        for node in told[0]["nodes"].as_array().expect("a list") {
+            assert_eq!(
+                (&node["state"], &node["kind"]),
+                (&"foreign".into(), &"hash".into())
+            );
+        }
+        let forced = ask(&servers, &["force-release", name, "--yes"]).await;
+        assert_eq!(forced.code, Some(1), "{forced:?}");
+    }
+}
+
 /// A master that may have forgotten the holder does not tell that a name is free.
 #[tokio::test]
 async fn masters_in_quarantine_do_not_tell_that_a_name_is_free() {
