@@ -5,7 +5,7 @@ use multilock::{Capabilities, Examination, ServerFacts};
 
 use super::wording::{GREEN, PLAIN, color, worded};
 use super::{Diagnosis, lists, together};
-use crate::say::Rough;
+use crate::say::{Rough, visible};
 
 const HEADER: [&str; 11] = [
     "master",
@@ -37,7 +37,7 @@ fn masters(diagnosis: &Diagnosis) -> String {
     table.load_preset(presets::NOTHING);
     table.set_header(HEADER);
     for master in &diagnosis.masters {
-        table.add_row(row(master));
+        table.add_row(row(master).iter().map(|cell| visible(cell)));
     }
     let table = table.trim_fmt();
     let (header, rows) = table.split_once('\n').unwrap_or((&table, ""));
@@ -141,7 +141,7 @@ fn clients(diagnosis: &Diagnosis) -> String {
         let (here, listed) = (pool.seen_on.len(), pool.masters);
         format!(
             "client {} lists {listed} masters, seen on {here} of these\n",
-            lists::short(id)
+            visible(lists::short(id))
         )
     });
     each.collect()

@@ -3,6 +3,7 @@
 use comfy_table::{ContentArrangement, Table, presets};
 
 use super::finding::{Finding, Severity};
+use crate::say::visible;
 use crate::translation::{page, translated};
 
 /// Width of the text.
@@ -22,7 +23,7 @@ pub(super) fn color<'a>(findings: impl Iterator<Item = &'a Finding>) -> &'static
     }
 }
 
-/// Wraps the text, so that a terminal does not break words.
+/// Wraps the text, so that a terminal does not break words. Texts of servers have no colors of their own.
 pub(super) fn worded(finding: &Finding) -> String {
     let color = color(std::iter::once(finding));
     let node = finding
@@ -34,8 +35,9 @@ pub(super) fn worded(finding: &Finding) -> String {
         .faq
         .map_or(String::new(), |entry| format!("    {}\n", page(entry)));
     let word = finding.severity.word();
-    let seen = wrapped(&format!("{word} {node}{}", translated(&finding.seen)), "");
-    let remedy = wrapped(&translated(&finding.remedy), "    ");
+    let seen = format!("{word} {node}{}", translated(&finding.seen));
+    let seen = wrapped(&visible(&seen), "");
+    let remedy = wrapped(&visible(&translated(&finding.remedy)), "    ");
     format!("{color}{word}{PLAIN}{}{remedy}{page}", &seen[word.len()..])
 }
 

@@ -227,3 +227,25 @@ async fn a_server_that_can_or_says_less() {
     let found = ("error", "no_scripts");
     diagnosis.only(found, Some(&odd.label()), "it runs no Lua scripts", "Lua", 78);
 }
+
+/// The texts of a server are data. In JSON they keep their value.
+#[tokio::test]
+async fn control_characters_of_a_server_do_not_reach_the_terminal() {
+    const WILD: &str = "\u{1b}]0;owned\u{7}";
+    let servers = three(&[]).await;
+    for script in [
+        Script::new().fact("redis_version", &format!("5.0.14{WILD}")),
+        Script::new().says("INFO", &format!("-ERR {WILD}")),
+        Script::new().says("HELLO", &format!("-ERR {WILD}")),
+    ] {
+        let odd = StandIn::before(&servers[2], script).await;
+        let command = || with_last(&servers, odd.url());
+        let told = said(command().arg("doctor").spawn().expect("the command")).await;
+        let text = format!("{}{}", told.stdout, told.stderr);
+        let is_wild = |letter: char| letter.is_control() && letter != '\n';
+        assert!(!text.contains(is_wild), "{text:?}");
+        assert!(text.contains(r"\u{1b}]0;owned\u{7}"), "{text:?}");
+        let told = doctor(command()).await.told.to_string();
+        assert!(told.contains(r"\u001b]0;owned\u0007"), "{told}");
+    }
+}
