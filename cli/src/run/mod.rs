@@ -152,16 +152,11 @@ fn permits(args: &TakeArgs, masters: &Masters, seats: u32) -> Result<MultiLock<P
 /// Label of the program that holds the lock: its name, this host and this process.
 fn label_of(run: &RunArgs) -> String {
     let program = match &*run.command {
-        [script] if run.shell => script
-            .to_string_lossy()
-            .split_whitespace()
-            .next()
-            .map(str::to_owned),
+        [script] if run.shell => first_program(&script.to_string_lossy()).to_owned(),
         command => command
             .first()
-            .map(|program| program.to_string_lossy().into_owned()),
+            .map_or(String::new(), |program| program.to_string_lossy().into_owned()),
     };
-    let program = program.unwrap_or_default();
     let program = program.rsplit('/').next().unwrap_or_default();
     let program: String = program
         .chars()
@@ -171,6 +166,19 @@ fn label_of(run: &RunArgs) -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let host: String = host.chars().take(24).collect();
     format!("{program}@{host}:{}", process::id())
+}
+
+/// Program at the beginning of a script, behind the variables that are set for it: their values may be
+/// secrets, and every client sees a label. The shell, if a value may go on in the next word.
+fn first_program(script: &str) -> &str {
+    let is_simple = |value: &str| !value.contains(|letter| r#"'"\`$(){};&|<>"#.contains(letter));
+    let is_of_a_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let is_variable = |word: &&str| {
+        word.split_once('=')
+            .is_some_and(|(name, value)| name.chars().all(is_of_a_name) && is_simple(value))
+    };
+    let program = script.split_whitespace().find(|word| !is_variable(word));
+    program.filter(|word| !word.contains('=')).unwrap_or("sh")
 }
 
 /// Refuses further words: a shell would take them for its own arguments, and run something else.
@@ -364,4 +372,43 @@ async fn give_back<M: Mode>(
         Err(error) => voice.warn(error),
     }
     Ok(ended.end)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Args, Verb};
+
+    #[test]
+    fn a_label_has_no_value_of_a_variable() {
+        for (script, program) in [
+            ("/usr/bin/pg_dump x", "pg_dump"),
+            ("PGPASSWORD=hunter2 pg_dump x", "pg_dump"),
+            ("A=1\n  B=/b/c\tsrc/x.sh", "x.sh"),
+            ("A=$B; true", "sh"),
+            ("A=b 'C=d e' prog", "sh"),
+            ("A='b c' prog", "sh"),
+            ("A=\"b c\" prog", "sh"),
+            (r"A=b\ c prog", "sh"),
+            ("A=$(cat b) prog", "sh"),
+            ("A=`cat b` prog", "sh"),
+            ("A=${B:-c d} prog", "sh"),
+            ("A=b;echo c", "sh"),
+            ("A+=b prog", "sh"),
+            ("(A=b prog)", "sh"),
+            ("A=b", "sh"),
+            ("", "sh"),
+        ] {
+            let args = Args::try_parse_from(["multilock", "run", "a", "-c", "--", script]);
+            let Verb::Run(run) = args.expect("arguments").verb else {
+                unreachable!("it is that verb");
+            };
+            let label = label_of(&run);
+            let (shown, _) = label.split_once('@').expect("a host");
+            assert_eq!(shown, program, "{script}");
+            assert!(!label.contains('='), "{label}");
+        }
+    }
 }
