@@ -2,7 +2,7 @@
 //! unreachable masters.
 
 use std::env;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -38,8 +38,9 @@ fn read(file: &Path) -> Result<(), String> {
     if !about.is_file() {
         return Ok(());
     }
-    File::open(file).map_err(words)?;
-    if about.len() == 0 {
+    // The library reads it likewise.
+    let text = fs::read_to_string(file).map_err(words)?;
+    if text.trim_end_matches(['\r', '\n']).is_empty() {
         return Err(String::from("empty"));
     }
     Ok(())
