@@ -103,6 +103,9 @@ async fn connect_and_take(
     if let Some(lease) = args.lease {
         builder = builder.lease(lease);
     }
+    if let Some(max) = args.max_hold {
+        builder = builder.max_hold(max);
+    }
     let connecting = async {
         tokio::select! {
             biased;
@@ -303,9 +306,6 @@ async fn under<M: Mode>(
 fn with_options<M: Mode>(mut lock: MultiLock<M>, args: &TakeArgs, begun: Instant) -> MultiLock<M> {
     if let Some(wait) = args.wait {
         lock = lock.wait(wait.saturating_sub(begun.elapsed()));
-    }
-    if let Some(max) = args.max_hold {
-        lock = lock.max_hold(max);
     }
     if let Some(about) = &args.about {
         lock = lock.about(about);

@@ -63,6 +63,24 @@ async fn what_a_child_makes_of_it() {
     }
 }
 
+/// Renewals cannot end before the lease, which is 30 s by default.
+#[tokio::test]
+async fn an_option_overrides_a_variable_that_would_be_refused() {
+    let servers = three(ARGS).await;
+    for (option, code) in [
+        (&["--max-hold", "60s"][..], 0),
+        (&["--lease", "10s"], 0),
+        (&[], 64),
+    ] {
+        let mut command = multilock(&urls(&servers));
+        command.env("MULTILOCK_MAX_HOLD", "10s");
+        command.env("MULTILOCK_NODE_TIMEOUT", "1s");
+        let ended = run(command, &[&["a", "-n"], option, &["--", "true"]].concat()).await;
+        assert_eq!(ended.code, Some(code), "{option:?}: {ended:?}");
+        until_free(&servers, "a").await;
+    }
+}
+
 /// A shell around it can distinguish a program that was ended by a signal from a program that has handled the signal.
 #[tokio::test]
 async fn it_dies_of_the_signal_that_ended_the_program() {
@@ -82,7 +100,7 @@ async fn it_dies_of_the_signal_that_ended_the_program() {
 #[tokio::test]
 async fn wrong_usage() {
     let servers = three(ARGS).await;
-    let rows: [(&[&str], &str); 16] = [
+    let rows: [(&[&str], &str); 17] = [
         (&["a"], "required"),
         (
             &["a", "-c", "--", "echo", "hi", "there"],
@@ -100,6 +118,10 @@ async fn wrong_usage() {
         (
             &["a", "--lease", "1ms", "--", "true"],
             "--lease: 1ms is not allowed",
+        ),
+        (
+            &["a", "--max-hold", "29s", "--", "true"],
+            "--max-hold: 29s is not allowed; allowed: 30s or more, the lease",
         ),
         (&["a", "-s", "SOON", "--", "true"], "a signal such as TERM"),
         (
