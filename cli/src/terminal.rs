@@ -78,8 +78,8 @@ pub(crate) fn own_group() -> Option<Pid> {
     Pid::from_raw(getpgrp().as_raw())
 }
 
-/// Whether a line on this device may be redrawn. The device has to be a terminal, with this process in its
-/// foreground. A job in the background would draw over the prompt.
+/// Whether this device is a terminal, with this process in its foreground. A job in the background gets no
+/// signals of its keys, and would draw over the prompt.
 pub(crate) fn is_in_foreground(device: &(impl IsTerminal + AsFd)) -> bool {
     device.is_terminal() && tcgetpgrp(device).ok() == own_group()
 }

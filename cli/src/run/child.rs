@@ -1,6 +1,6 @@
 //! The program that runs under the lock, and its process group.
 
-use std::io::{self, IsTerminal};
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
@@ -17,7 +17,7 @@ use super::{processes, signals};
 use crate::args::RunArgs;
 use crate::exit::{self, Failure};
 use crate::report::hold_id;
-use crate::terminal::Terminal;
+use crate::terminal::{Terminal, is_in_foreground};
 
 /// Time before the kill at which jobs outside of the group are looked up. A machine with thousands of
 /// processes takes that long to list them.
@@ -142,8 +142,8 @@ impl Child {
     /// Passes on a signal that this process got.
     pub(super) fn pass_on(&self, signal: Signal) {
         match (&self.target, signal) {
-            // The terminal has sent this signal to the program, too.
-            (Target::Process(_), Signal::INT | Signal::QUIT) if io::stdin().is_terminal() => {}
+            // The terminal has sent this signal to the program, too, if they are in the foreground.
+            (Target::Process(_), Signal::INT | Signal::QUIT) if is_in_foreground(&io::stdin()) => {}
             (target, Signal::USR1 | Signal::USR2 | Signal::TSTP | Signal::CONT) => target.signal(signal),
             (target, signal) => target.ask_to_end(signal),
         }

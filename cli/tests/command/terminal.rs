@@ -164,6 +164,23 @@ async fn it_stops_and_goes_on_with_the_program() {
     until_free(&servers, "a").await;
 }
 
+/// The terminal does not send it to a job in the background.
+#[tokio::test]
+async fn a_signal_for_the_command_alone_ends_a_program_in_its_group() {
+    let (servers, mut pty) = before_a_terminal().await;
+    for (word, status) in [("INT", 130), ("QUIT", 131)] {
+        let witness = Witness::new();
+        let file = witness.file("program");
+        std::fs::write(&file, witness.script("say A; exec sleep 60")).expect("written");
+        pty.line(&format!("multilock run a --foreground -- sh {file} &"));
+        witness.until_said("A").await;
+        pty.line(&format!("kill -{word} $!; wait $!; echo status $?, $((20 + 3))"));
+        pty.until(&format!("status {status}, 23")).await;
+        witness.until_nobody_lives().await;
+        until_free(&servers, "a").await;
+    }
+}
+
 /// The terminal stops the command, not the program, which is no member of the foreground group.
 #[tokio::test]
 async fn a_program_beside_which_the_terminal_is_used_stops_too() {
