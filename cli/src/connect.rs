@@ -2,9 +2,10 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::path;
 use std::time::Duration;
 
-use multilock::{ConnectError, InvalidInput, Masters, MastersBuilder, NodeError, Policy, Status};
+use multilock::{ConnectError, InvalidInput, Masters, MastersBuilder, NodeError, Policy, Quarantine, Status};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::args::MastersArgs;
@@ -58,6 +59,49 @@ impl MastersArgs {
             builder = builder.quarantine(quarantine);
         }
         Ok(builder)
+    }
+
+    /// Variables that tell a program of these arguments, so that its commands ask the same masters about the
+    /// same names. `None` for one that is to be removed.
+    pub(crate) fn variables(&self) -> Vec<(&'static str, Option<OsString>)> {
+        let mut variables = Vec::new();
+        if let Some(file) = &self.nodes_file {
+            // The program may go to another directory.
+            let file = path::absolute(file).unwrap_or_else(|_| file.clone());
+            variables.push(("MULTILOCK_NODES_FILE", Some(file.into())));
+            variables.push(("MULTILOCK_NODES", None));
+        }
+        // A URL with a login has an @, or parameters.
+        if let Some(nodes) = self.nodes.as_ref().filter(|nodes| !nodes.contains(['@', '?'])) {
+            variables.push(("MULTILOCK_NODES", Some(nodes.into())));
+            variables.push(("MULTILOCK_NODES_FILE", None));
+        }
+        let duration = |duration: Duration| humantime::format_duration(duration).to_string();
+        let quarantine = |quarantine| match quarantine {
+            Quarantine::Auto => Some("auto".to_owned()),
+            Quarantine::Off => Some("off".to_owned()),
+            Quarantine::For(time) => Some(duration(time)),
+            _ => None,
+        };
+        let switch = |is_on: bool| is_on.then(|| "true".to_owned());
+        let given = [
+            ("MULTILOCK_NAMESPACE", self.namespace.clone()),
+            ("MULTILOCK_NODE_TIMEOUT", self.node_timeout.map(duration)),
+            ("MULTILOCK_CONNECT_TIMEOUT", self.connect_timeout.map(duration)),
+            ("MULTILOCK_FOR_TESTS", self.for_tests.map(duration)),
+            (
+                "MULTILOCK_DRIFT_FACTOR",
+                self.drift_factor.map(|factor| factor.to_string()),
+            ),
+            ("MULTILOCK_QUARANTINE", self.quarantine.and_then(quarantine)),
+            ("MULTILOCK_ALLOW_EVICTION", switch(self.allow_eviction)),
+            ("MULTILOCK_STRICT", switch(self.strict_memory)),
+        ];
+        let given = given
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, Some(value?.into()))));
+        variables.extend(given);
+        variables
     }
 }
 

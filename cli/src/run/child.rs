@@ -14,7 +14,7 @@ use rustix::process::{
 use super::reaper::Reaper;
 use super::supervisor::Supervisor;
 use super::{processes, signals};
-use crate::args::RunArgs;
+use crate::args::{MastersArgs, RunArgs};
 use crate::exit::{self, Failure};
 use crate::report::hold_id;
 use crate::terminal::{Terminal, is_in_foreground};
@@ -103,6 +103,7 @@ impl Child {
     /// Starts the program. The process that ends it if this process cannot is started first.
     pub(super) fn start<M: Mode>(
         args: &RunArgs,
+        masters: &MastersArgs,
         guard: &MultiLockGuard<M>,
         seat: Option<u32>,
     ) -> Result<Self, Failure> {
@@ -112,7 +113,7 @@ impl Child {
         })?;
         let mut terminal = Terminal::of_process();
         let is_for_program = terminal.as_ref().is_some_and(Terminal::is_for_program);
-        let started = signals::unblocked(|| command(args, guard, seat).spawn());
+        let started = signals::unblocked(|| command(args, masters, guard, seat).spawn());
         let process = started.map_err(|error| not_started(args, &error))?;
         let pid = i32::try_from(process.id()).ok().and_then(Pid::from_raw);
         let pid = pid.ok_or_else(|| Failure::own("the program has no process id"))?;
@@ -171,7 +172,12 @@ impl Child {
     }
 }
 
-fn command<M: Mode>(args: &RunArgs, guard: &MultiLockGuard<M>, seat: Option<u32>) -> Command {
+fn command<M: Mode>(
+    args: &RunArgs,
+    masters: &MastersArgs,
+    guard: &MultiLockGuard<M>,
+    seat: Option<u32>,
+) -> Command {
     let mut command = if args.shell {
         let mut shell = Command::new("/bin/sh");
         shell.arg("-c").args(&args.command);
@@ -190,6 +196,12 @@ fn command<M: Mode>(args: &RunArgs, guard: &MultiLockGuard<M>, seat: Option<u32>
         .env(processes::HOLD, hold_id(&guard.holder()))
         .env("MULTILOCK_TOKEN", guard.fencing_token().to_string())
         .env("MULTILOCK_EXPIRES_AT", expires_at(guard.expires_at()));
+    for (name, value) in masters.variables() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
     match seat {
         Some(seat) => command.env("MULTILOCK_SEAT", seat.to_string()),
         // That of a program around this one.

@@ -48,13 +48,13 @@ enum Waited<T> {
 /// Work that is done under the lock.
 #[derive(Clone, Copy)]
 enum Work<'a> {
-    Program(&'a RunArgs),
+    Program(&'a RunArgs, &'a MastersArgs),
     /// Nothing, until stdin ends.
     Input,
 }
 
 pub(crate) async fn run(args: &RunArgs, masters: &MastersArgs, voice: Voice) -> Result<End, Failure> {
-    take(&args.take, masters, Work::Program(args), voice).await
+    take(&args.take, masters, Work::Program(args, masters), voice).await
 }
 
 pub(crate) async fn hold(args: &HoldArgs, masters: &MastersArgs, voice: Voice) -> Result<End, Failure> {
@@ -81,7 +81,7 @@ async fn connect_and_take(
 ) -> Result<End, Failure> {
     password_file::check()?;
     let notice = match work {
-        Work::Program(run) => {
+        Work::Program(run, _) => {
             check_shell(run)?;
             notice(run, masters)?
         }
@@ -97,7 +97,7 @@ async fn connect_and_take(
     let mut builder = masters.builder()?;
     // A variable that is empty counts as not set.
     let is_labelled = env::var("MULTILOCK_CLIENT_LABEL").is_ok_and(|label| !label.trim().is_empty());
-    if let (Work::Program(run), false) = (work, is_labelled) {
+    if let (Work::Program(run, _), false) = (work, is_labelled) {
         builder = builder.client_label(label_of(run));
     }
     if let Some(lease) = args.lease {
@@ -282,8 +282,8 @@ async fn under<M: Mode>(
     let seat = seat(&guard);
     account.granted(&guard, seat);
     let ended = match work {
-        Work::Program(args) => {
-            let child = match Child::start(args, &guard, seat) {
+        Work::Program(args, masters) => {
+            let child = match Child::start(args, masters, &guard, seat) {
                 Ok(child) => child,
                 Err(failure) => {
                     // The names are free before the failure is reported.
@@ -352,7 +352,7 @@ async fn give_back<M: Mode>(
     let unlocked = guard.unlock().await;
     if let Some(reason) = &ended.made_to {
         let message = match work {
-            Work::Program(_) => format!("{reason}; the program was made to end"),
+            Work::Program(..) => format!("{reason}; the program was made to end"),
             Work::Input => reason.to_string(),
         };
         return Err(Failure::new(exit::LOST, message));
@@ -363,7 +363,7 @@ async fn give_back<M: Mode>(
         Err(UnlockError::WasLost { votes }) => {
             voice.detail(format_args!("the masters answered to the release: {votes}"));
             let message = match work {
-                Work::Program(_) => format!("{FOUND_LOST} ({})", ended.end),
+                Work::Program(..) => format!("{FOUND_LOST} ({})", ended.end),
                 Work::Input => FOUND_LOST.to_owned(),
             };
             return Err(Failure::new(exit::LOST, message));

@@ -50,6 +50,56 @@ async fn what_a_program_is_told_names_its_locks_to_every_command() {
     }
 }
 
+/// The commands in a program ask the same masters about the same names as the one around it.
+#[tokio::test]
+async fn what_a_program_is_told_holds_with_the_options_for_the_masters() {
+    let servers = three(ARGS).await;
+    let nobody = ["redis://127.0.0.1:1", "redis://127.0.0.1:2"].map(str::to_owned);
+    let list = urls(&servers).join(",");
+    let dir = tempfile::tempdir().expect("a directory");
+    std::fs::write(dir.path().join("masters"), &list).expect("written");
+    let script = format!(r#"cd /; '{PROGRAM}' held "$MULTILOCK_NAMES"; echo $?"#);
+    for (args, nodes) in [
+        (&["--namespace", "prod"][..], urls(&servers)),
+        (&["--nodes", &list], nobody.to_vec()),
+        (&["--nodes-file", "masters"], nobody.to_vec()),
+    ] {
+        let mut command = multilock(&nodes);
+        command.current_dir(dir.path());
+        let args = [&["a,b", "-n"], args, &["-c", "--", &script]].concat();
+        let ended = run(command, &args).await;
+        assert_eq!(ended.stdout, "0\n", "{args:?}: {ended:?}");
+    }
+    let told =
+        r#"env | grep -E "^MULTILOCK_(NODE_T|CONN|DRIFT|QUAR|ALLOW|STRICT)" | sort; echo "$MULTILOCK_NODES""#;
+    let with_login = urls(&servers).join(",").replace("//", "//default:secret@");
+    let options = [
+        "--node-timeout=4.5",
+        "--connect-timeout=4s",
+        "--drift-factor=0.02",
+        "--quarantine=off",
+        "--allow-eviction",
+        "--strict-memory",
+        "--nodes",
+        &with_login,
+    ];
+    // A login is told to nobody. This user has no password, so that any is right.
+    let args = [&["a", "-w", "0"], &options[..], &["-c", "--", told]].concat();
+    let mut command = multilock(&nobody);
+    command.env("MULTILOCK_QUARANTINE", "auto");
+    let ended = run(command, &args).await;
+    let expected = [
+        "MULTILOCK_ALLOW_EVICTION=true",
+        "MULTILOCK_CONNECT_TIMEOUT=4s",
+        "MULTILOCK_DRIFT_FACTOR=0.02",
+        "MULTILOCK_NODE_TIMEOUT=4s 500ms",
+        "MULTILOCK_QUARANTINE=off",
+        "MULTILOCK_STRICT=true",
+        &nobody.join(","),
+    ];
+    assert_eq!(ended.stdout.lines().collect::<Vec<_>>(), expected, "{ended:?}");
+}
+
 /// The names are those of the library.
 #[tokio::test]
 async fn a_name_with_a_comma_or_a_hyphen_can_be_named() {
