@@ -79,6 +79,11 @@ impl Masters {
         pool.tracker.close();
         pool.closing.cancel();
         for grant in client.schedule.all() {
+            if grant.loss().is_some() {
+                // The watchdog, which cleans up after a loss, ends with the client.
+                watchdog::clean_up(pool, &grant);
+                continue;
+            }
             match holds {
                 Closing::Release => release(client, &grant),
                 // Nobody has the grant, so it is released in any case.
@@ -131,15 +136,10 @@ impl Masters {
 /// Releases one grant at every master, in batches with others.
 fn release(client: &ClientCore, grant: &Arc<Grant>) {
     let kept = grant.kept();
-    if !kept.is_zero() && grant.loss().is_none() {
+    if !kept.is_zero() {
         retake::widen(&client.pool, grant, grant.lease());
     }
-    if !grant.lose(LossCause::Closed) {
-        // The watchdog, which cleans up after a loss, ends with the client.
-        watchdog::clean_up(&client.pool, grant);
-        return;
-    }
-    if !grant.begin_release() {
+    if !grant.lose(LossCause::Closed) || !grant.begin_release() {
         return;
     }
     if let Some(trace) = grant.trace.take() {
