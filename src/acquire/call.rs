@@ -149,8 +149,8 @@ async fn until_granted(
     }
 }
 
-/// Tries once for all. A lock that only idle grants keep from the set is waited for, and then the others are tried again with
-/// it.
+/// Tries once for all. A lock that only idle grants keep from the set is waited for and given back, and then all are tried
+/// again: no lock is held during the wait for another.
 async fn try_set(all: &[AcquireRequest]) -> Result<Guards, MemberError<Refusal>> {
     if let [alone] = all {
         let guard = match acquire(alone).await {
@@ -161,39 +161,31 @@ async fn try_set(all: &[AcquireRequest]) -> Result<Guards, MemberError<Refusal>>
         };
         return Ok(Guards::from_buf([guard]));
     }
-    let (mut won, mut until) = (Vec::new(), None);
+    let mut until = None;
     loop {
-        match try_others(all, &mut won).await {
+        match try_all(all).await {
             Err((index, refusal)) if may_be_idle(&refusal) => {
                 let node_timeout = all[index].client.pool.config.node_timeout;
                 let until = *until.get_or_insert_with(|| Instant::now() + node_timeout);
                 let recalled = Box::pin(wait_for_idle(&all[index], until)).await;
-                won.push((index, recalled.ok_or((index, refusal))?));
+                drop(recalled.ok_or((index, refusal))?);
             }
-            Err(refused) => return Err(refused),
-            Ok(()) => break,
+            tried => return tried,
         }
+    }
+}
+
+/// Asks once for all, each in a round of its own. The first refusal ends the other rounds.
+async fn try_all(all: &[AcquireRequest]) -> Result<Guards, MemberError<Refusal>> {
+    let attempt = |(index, request)| async move { (index, acquire(request).await) };
+    let mut attempts: FuturesUnordered<_> = all.iter().enumerate().map(attempt).collect();
+    let mut won = Vec::with_capacity(all.len());
+    while let Some((index, attempted)) = attempts.next().await {
+        won.push((index, attempted.map_err(|refusal| (index, refusal))?));
     }
     for (index, guard) in &won {
         Refusal::check_validity(&all[*index], guard).map_err(|refusal| (*index, refusal))?;
     }
     won.sort_by_key(|(index, _)| *index);
     Ok(won.into_iter().map(|(_, guard)| guard).collect())
-}
-
-/// Asks once for each lock that is not among `won`, in a round of its own, and adds them. The first refusal ends the other
-/// rounds.
-async fn try_others(
-    all: &[AcquireRequest],
-    won: &mut Vec<(usize, HoldGuard)>,
-) -> Result<(), MemberError<Refusal>> {
-    let is_missing = |(index, _): &(usize, &AcquireRequest)| won.iter().all(|(other, _)| other != index);
-    let attempt = |(index, request)| async move { (index, acquire(request).await) };
-    let mut attempts: FuturesUnordered<_> = all.iter().enumerate().filter(is_missing).map(attempt).collect();
-    let mut others = Vec::with_capacity(all.len());
-    while let Some((index, attempted)) = attempts.next().await {
-        others.push((index, attempted.map_err(|refusal| (index, refusal))?));
-    }
-    won.append(&mut others);
-    Ok(())
 }

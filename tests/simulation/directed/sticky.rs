@@ -708,9 +708,9 @@ async fn a_try_of_a_set_of_one_gets_what_stays_elsewhere() {
         stage.stays().await;
         let set = MultiLock::all_of([other.red_lock("a")]).wait(Duration::ZERO);
         let tried = if is_once {
-            set.try_lock().await
-        } else {
             set.lock().await
+        } else {
+            set.try_lock().await
         };
         tried.expect("idle elsewhere").unlock().await.expect("held");
     }
