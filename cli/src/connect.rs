@@ -71,9 +71,10 @@ impl MastersArgs {
             variables.push(("MULTILOCK_NODES_FILE", Some(file.into())));
             variables.push(("MULTILOCK_NODES", None));
         }
-        // A URL with a login has an @, or parameters.
-        if let Some(nodes) = self.nodes.as_ref().filter(|nodes| !nodes.contains(['@', '?'])) {
-            variables.push(("MULTILOCK_NODES", Some(nodes.into())));
+        if let Some(nodes) = &self.nodes {
+            // A URL with a login has an @, or parameters. Without the variables, commands are refused, and ask no other masters.
+            let has_login = nodes.contains(['@', '?']);
+            variables.push(("MULTILOCK_NODES", (!has_login).then(|| nodes.into())));
             variables.push(("MULTILOCK_NODES_FILE", None));
         }
         let duration = |duration: Duration| humantime::format_duration(duration).to_string();
@@ -160,8 +161,8 @@ pub(crate) enum Patience {
     Endless,
 }
 
-/// Connects to enough of the masters, and tries again if only time would help. Before that, `check` refuses what time does not
-/// help.
+/// Connects to enough of the masters, and tries again if only time would help. After the first failure `check` may refuse the
+/// arguments, which no time mends.
 pub(crate) async fn connect(
     builder: MastersBuilder,
     patience: Patience,

@@ -1,16 +1,14 @@
 //! Files that commands leave for other programs.
 
-use std::fs::{self, OpenOptions, Permissions};
+use std::fs::{self, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use rustix::fs::{OFlags, fcntl_setfl};
 
 use crate::exit::Failure;
-
-/// Most links that lead from one to the next, as for the kernel.
-const MOST_LINKS: usize = 40;
 
 /// Puts a file in place in one step, so that nobody reads half of it. A device, a pipe or a link is written to, and not
 /// replaced by a file.
@@ -52,27 +50,31 @@ fn write_to(file: &Path, text: &str) -> io::Result<()> {
         .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
         .open(file)?;
     fcntl_setfl(&to, OFlags::APPEND)?;
-    // What the output goes to is kept, such as a log that stderr is appended to.
-    if to.metadata()?.is_file() && !is_descriptor(file) {
-        to.set_len(0)?;
+    let about = to.metadata()?;
+    if about.is_file() {
+        // A log that the output goes to is kept, and has the text at its present end.
+        match open_already(&about, to.as_raw_fd()) {
+            None => to.set_len(0)?,
+            Some(1) => {
+                io::stdout().write_all(text.as_bytes())?;
+                return io::stdout().flush();
+            }
+            Some(2) => return io::stderr().write_all(text.as_bytes()),
+            Some(_) => {}
+        }
     }
     to.write_all(text.as_bytes())
 }
 
-/// Whether a path names an open file of this process, as `/dev/stderr` does.
-fn is_descriptor(file: &Path) -> bool {
-    let mut at = file.to_owned();
-    for _ in 0..MOST_LINKS {
-        if at.starts_with("/dev") || at.starts_with("/proc") {
-            return true;
-        }
-        let Ok(target) = fs::read_link(&at) else {
-            return false;
-        };
-        at.pop();
-        at.push(target);
-    }
-    false
+/// Another descriptor of this process for the same file, as `/dev/stderr` stands for one.
+fn open_already(about: &Metadata, own: RawFd) -> Option<RawFd> {
+    let all = fs::read_dir("/dev/fd").ok()?.flatten();
+    let numbers = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let is_same = |number: &RawFd| {
+        let other = fs::metadata(format!("/dev/fd/{number}"));
+        *number != own && other.is_ok_and(|other| (other.dev(), other.ino()) == (about.dev(), about.ino()))
+    };
+    numbers.filter(is_same).min()
 }
 
 /// Escapes the value of a label of Prometheus.
@@ -85,18 +87,12 @@ pub(crate) fn escaped(value: &str) -> String {
 
 #[cfg(all(test, unix))]
 mod tests {
-    use std::os::unix::fs::MetadataExt;
-
     use super::*;
 
-    /// Of an earlier run too, which was killed: in a container each has the same process number.
     #[test]
-    fn what_lies_beside_a_file_is_left_alone() {
+    fn a_file_is_replaced_in_one_step() {
         let folder = tempfile::tempdir().expect("a directory");
-        let (file, theirs) = (folder.path().join("report"), folder.path().join("theirs"));
-        fs::write(&theirs, "precious").expect("written");
-        let beside = folder.path().join(format!("report.{}", std::process::id()));
-        std::os::unix::fs::symlink(&theirs, &beside).expect("a link");
+        let file = folder.path().join("report");
         let mut before = None;
         for text in ["done", "done again"] {
             put("--report", &file, text).expect("written");
@@ -105,8 +101,7 @@ mod tests {
             assert_ne!(before.replace(now.ino()), Some(now.ino()), "in one step");
             assert_ne!(now.mode() & 0o044, 0, "others may read it: {:o}", now.mode());
         }
-        assert_eq!(fs::read_to_string(&theirs).expect("a file"), "precious");
-        assert_eq!(fs::read_dir(folder.path()).expect("a directory").count(), 3);
+        assert_eq!(fs::read_dir(folder.path()).expect("a directory").count(), 1);
     }
 
     #[test]
@@ -119,10 +114,9 @@ mod tests {
             assert_eq!(fs::read_to_string(&file).expect("a file"), text);
         }
         assert!(fs::symlink_metadata(&link).expect("a link").is_symlink());
-        let further = folder.path().join("further");
-        std::os::unix::fs::symlink("/dev/stdout", &further).expect("a link");
-        std::os::unix::fs::symlink("further", folder.path().join("furthest")).expect("a link");
-        assert!(is_descriptor(&folder.path().join("furthest")) && !is_descriptor(&link));
+        let _log = fs::OpenOptions::new().append(true).open(&file).expect("a log");
+        put("--report", &link, " once more").expect("written");
+        assert_eq!(fs::read_to_string(&file).expect("a file"), "done once more");
     }
 
     #[test]

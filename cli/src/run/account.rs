@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::args::TakeArgs;
 use crate::exit::{self, End, Failure};
+use crate::inspect::as_text;
 use crate::leave::{escaped, put};
 use crate::report::{hold_id, ms};
 use crate::translation::translated;
@@ -72,7 +73,7 @@ impl Account {
     /// Writes the files that the arguments name. A file that cannot be written is a failure of the command.
     pub(super) fn write(&self, args: &TakeArgs, result: &Result<End, Failure>) -> Result<(), Failure> {
         if let Some(file) = &args.report {
-            put("--report", file, &format!("{:#}\n", self.report(args, result)))?;
+            put("--report", file, &as_text(&self.report(args, result), false))?;
         }
         if let Some(file) = &args.textfile {
             put("--textfile", file, &self.metrics(args, result))?;

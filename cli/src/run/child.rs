@@ -17,7 +17,7 @@ use super::{processes, signals};
 use crate::args::{MastersArgs, RunArgs};
 use crate::exit::{self, Failure};
 use crate::report::hold_id;
-use crate::terminal::{Terminal, is_in_foreground};
+use crate::terminal::Terminal;
 
 /// Time before the kill at which jobs outside of the group are looked up. A machine with thousands of
 /// processes takes that long to list them.
@@ -144,7 +144,8 @@ impl Child {
     pub(super) fn pass_on(&self, signal: Signal) {
         match (&self.target, signal) {
             // The terminal has sent this signal to the program, too, if they are in the foreground.
-            (Target::Process(_), Signal::INT | Signal::QUIT) if is_in_foreground(&io::stdin()) => {}
+            (Target::Process(_), Signal::INT | Signal::QUIT)
+                if self.terminal.as_ref().is_some_and(Terminal::is_ours) => {}
             (target, Signal::USR1 | Signal::USR2 | Signal::TSTP | Signal::CONT) => target.signal(signal),
             (target, signal) => target.ask_to_end(signal),
         }

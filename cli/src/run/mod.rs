@@ -180,8 +180,11 @@ fn first_program(script: &str) -> &str {
         word.split_once('=')
             .is_some_and(|(name, value)| name.chars().all(is_of_a_name) && is_simple(value))
     };
-    let program = script.split_whitespace().find(|word| !is_variable(word));
-    program.filter(|word| !word.contains('=')).unwrap_or("sh")
+    let mut words = script.split([' ', '\t', '\n']).filter(|word| !word.is_empty());
+    let program = words.find(|word| !is_variable(word));
+    program
+        .filter(|word| !word.contains('=') && is_simple(word))
+        .unwrap_or("sh")
 }
 
 /// Refuses further words: a shell would take them for its own arguments, and run something else.
@@ -399,6 +402,8 @@ mod tests {
             ("A+=b prog", "sh"),
             ("(A=b prog)", "sh"),
             ("A=b", "sh"),
+            ("A=b\u{a0}secret prog", "prog"),
+            ("cat<<<secret", "sh"),
             ("", "sh"),
         ] {
             let args = Args::try_parse_from(["multilock", "run", "a", "-c", "--", script]);

@@ -269,6 +269,28 @@ async fn a_report_to_stderr_keeps_the_log_that_stderr_is() {
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let text = std::fs::read_to_string(&log).expect("the log");
     assert!(text.starts_with("yesterday\ntoday\n{"), "{text}");
+    // The message of a failure stands behind the report, also if the log was not opened to be appended to.
+    let mut command = multilock(&urls(&servers));
+    command
+        .args([
+            "run",
+            "a",
+            "--report",
+            "/dev/stderr",
+            "--textfile",
+            "/no/such/file",
+            "--",
+            "true",
+        ])
+        .stderr(std::fs::File::create(&log).expect("the log"));
+    let ended = said(command.spawn().expect("the command")).await;
+    assert_eq!(ended.code, Some(125), "{ended:?}");
+    let text = std::fs::read_to_string(&log).expect("the log");
+    assert!(text.starts_with('{') && text.contains("}\n"), "{text}");
+    assert!(
+        text.trim_end().ends_with(')') && text.contains("/no/such/file"),
+        "{text}"
+    );
 }
 
 #[tokio::test]

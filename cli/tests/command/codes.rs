@@ -140,7 +140,7 @@ async fn wrong_usage() {
             "--namespace: ",
         ),
     ];
-    // No time makes them right, so nothing is waited for where no master is there.
+    // No time mends them, so nothing is waited for without masters.
     for nodes in [urls(&servers), NOBODY.map(String::from).to_vec()] {
         for (args, says) in rows {
             let ended = run(multilock(&nodes), args).await;
