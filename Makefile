@@ -23,6 +23,8 @@ demo: need-cargo ## Show the locks at work on real masters (BREAK=1, NODES=url,u
 TESTED := -p multilock -p multilock-cli
 CHECKED := $(TESTED) $(addprefix -p multilock-,browser model package monitoring cron-example scale experiments loom)
 export PACKAGES ?= $(TESTED)
+# For tests that build: with the same packages, nothing is built twice.
+export MULTILOCK_TEST_PACKAGES = $(PACKAGES)
 CARGO_TEST = cargo test -q --all-features $(PACKAGES)
 
 # Everything is built before, so that nothing that runs side by side waits for another's build. Tests that compute

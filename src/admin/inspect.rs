@@ -29,6 +29,11 @@ pub(crate) fn owners(entry: &StoredName) -> impl Iterator<Item = &FieldEntry> {
     entry.fields.iter().filter(is_owner)
 }
 
+/// Whether a hash has owners, and no other fields than theirs.
+fn has_owners_alone(entry: &StoredName) -> bool {
+    owners(entry).next().is_some() && owners(entry).all(|owner| count_of(owner).is_some())
+}
+
 /// Count of a hold; `None` for a field that is no owner with its count, as in the hash of another program.
 pub(crate) fn count_of(entry: &FieldEntry) -> Option<u64> {
     // An owner is a client and a number of it.
@@ -224,7 +229,7 @@ fn read(entry: &StoredName) -> NodeState {
     }
     let mode = if is_read(entry) { Some("read") } else { value(MODE) };
     match mode {
-        Some("read") if owners(entry).all(|owner| count_of(owner).is_some()) => NodeState::Read {
+        Some("read") if is_read(entry) || has_owners_alone(entry) => NodeState::Read {
             holders: owners(entry).map(holder_of).collect(),
             remaining,
         },

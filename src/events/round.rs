@@ -39,6 +39,14 @@ impl RoundTrace {
         }
     }
 
+    /// Counts the round as one of another operation.
+    pub(crate) fn counted_as(&mut self, op: Op) {
+        self.op = op;
+        if let Some(SeenSpan { span, .. }) = self.timed.seen() {
+            span.record("op", op.word());
+        }
+    }
+
     /// Sets the number of masters that have to assent.
     pub(crate) fn needs(&mut self, needed: usize) {
         self.needed = few(needed);

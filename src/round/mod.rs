@@ -319,7 +319,7 @@ impl Round {
 
     /// Counts the round as one of another operation than its script's.
     pub(crate) fn counted_as(mut self, op: Op) -> Self {
-        self.trace.op = op;
+        self.trace.counted_as(op);
         self
     }
 

@@ -49,7 +49,6 @@ impl Random {
     }
 }
 
-// The state is hidden, because it predicts the next values: owners are credentials.
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -141,7 +141,7 @@ const RESERVED: [&str; 4] = [
     "redisson_rwlock",
 ];
 
-/// Refuses a name that keys and channels have, or what such names begin with.
+/// Refuses a text with a reserved beginning: a name with it could be a key or a channel of another name.
 pub(crate) fn unless_reserved(field: &'static str, text: &str) -> Result<(), InvalidInput> {
     if !RESERVED.iter().any(|reserved| text.starts_with(reserved)) {
         return Ok(());

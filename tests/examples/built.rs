@@ -25,7 +25,7 @@ static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
         .and_then(|name| name.to_str())
         .expect("a profile");
     // With the packages that were built for this test, features of dependencies are the same, and nothing is built twice.
-    let packages = env::var("PACKAGES").unwrap_or_else(|_| "--package multilock".to_owned());
+    let packages = env::var("MULTILOCK_TEST_PACKAGES").unwrap_or_else(|_| "--package multilock".to_owned());
     let mut cargo = Command::new(env!("CARGO"));
     // Variables that cargo sets for the test of a package would look like a change to build scripts.
     for (variable, _) in env::vars_os() {

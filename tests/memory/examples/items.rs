@@ -1,5 +1,6 @@
 //! Public items of the crate, read from its source: types, traits, functions and methods, each with the code of its
-//! examples. `rustdoc --show-coverage` wants examples of the same items.
+//! examples. `rustdoc --show-coverage` wants examples of the same items. Methods from a macro are not among them: those of
+//! errors, which answer as [`multilock::LockError`] does.
 
 use std::collections::BTreeMap;
 use std::fs;
