@@ -29,7 +29,7 @@ pub(crate) fn owners(entry: &StoredName) -> impl Iterator<Item = &FieldEntry> {
     entry.fields.iter().filter(is_owner)
 }
 
-/// Whether a hash has owners, and no other fields than theirs.
+/// Whether a hash has owners, and no field of another program.
 fn has_owners_alone(entry: &StoredName) -> bool {
     owners(entry).next().is_some() && owners(entry).all(|owner| count_of(owner).is_some())
 }

@@ -241,6 +241,14 @@ async fn the_outcome_is_left_in_files() {
     );
 }
 
+/// Runs a program that says something, with a report to stderr, which is this file.
+async fn reported_to(log: std::fs::File, servers: &[Server], args: &[&str]) -> Said {
+    let mut command = multilock(&urls(servers));
+    command.args(["run", "a", "--report", "/dev/stderr"]).args(args);
+    command.args(["--", "sh", "-c", "echo today >&2"]).stderr(log);
+    said(command.spawn().expect("the command")).await
+}
+
 /// A job of cron, whose output is appended to a log.
 #[tokio::test]
 async fn a_report_to_stderr_keeps_the_log_that_stderr_is() {
@@ -248,45 +256,20 @@ async fn a_report_to_stderr_keeps_the_log_that_stderr_is() {
     let witness = Witness::new();
     let log = witness.file("log");
     std::fs::write(&log, "yesterday\n").expect("written");
-    let to = std::fs::OpenOptions::new()
+    let appended = std::fs::OpenOptions::new()
         .append(true)
         .open(&log)
         .expect("the log");
-    let mut command = multilock(&urls(&servers));
-    command
-        .args([
-            "run",
-            "a",
-            "--report",
-            "/dev/stderr",
-            "--",
-            "sh",
-            "-c",
-            "echo today >&2",
-        ])
-        .stderr(to);
-    let ended = said(command.spawn().expect("the command")).await;
+    let ended = reported_to(appended, &servers, &[]).await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let text = std::fs::read_to_string(&log).expect("the log");
     assert!(text.starts_with("yesterday\ntoday\n{"), "{text}");
     // The message of a failure stands behind the report, also if the log was not opened to be appended to.
-    let mut command = multilock(&urls(&servers));
-    command
-        .args([
-            "run",
-            "a",
-            "--report",
-            "/dev/stderr",
-            "--textfile",
-            "/no/such/file",
-            "--",
-            "true",
-        ])
-        .stderr(std::fs::File::create(&log).expect("the log"));
-    let ended = said(command.spawn().expect("the command")).await;
+    let truncated = std::fs::File::create(&log).expect("the log");
+    let ended = reported_to(truncated, &servers, &["--textfile", "/no/such/file"]).await;
     assert_eq!(ended.code, Some(125), "{ended:?}");
     let text = std::fs::read_to_string(&log).expect("the log");
-    assert!(text.starts_with('{') && text.contains("}\n"), "{text}");
+    assert!(text.starts_with("today\n{") && text.contains("}\n"), "{text}");
     assert!(
         text.trim_end().ends_with(')') && text.contains("/no/such/file"),
         "{text}"
