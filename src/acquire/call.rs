@@ -109,7 +109,7 @@ fn ended(
         Ok(guards) => {
             for (request, guard) in all.iter_mut().zip(guards) {
                 if request.set_completes_within.is_some() {
-                    guard.set_is_complete();
+                    guard.lift_set_bound();
                 }
                 request.ended(Ok(guard));
             }

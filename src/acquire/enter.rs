@@ -70,15 +70,18 @@ async fn reenter(
         at: mut now,
         left,
         lease,
+        is_past_bound,
         ..
     }: HoldView,
 ) -> Result<Option<HoldGuard>, Refusal> {
     suits(request, &hold)?;
     let is_kept = !request.at_least.is_zero();
-    let is_longer = !request.renew && request.lease > lease;
-    let is_short = left < lease / 3 || left <= request.min_validity;
+    let most = request.client.pool.config.most_validity(lease);
+    let is_beyond_lease = request.min_validity >= most || request.at_least >= most;
+    let is_longer = request.lease > lease && (!request.renew || is_beyond_lease);
+    // Its bound would be none if whoever enters again and again extended it.
+    let is_short = !is_past_bound && (left < lease / 3 || left <= request.min_validity);
     if is_longer || is_short || is_kept && left < request.at_least {
-        let is_longer = is_longer || request.at_least > lease;
         let longer = is_longer.then_some(request.lease);
         match extend(&request.client, &hold, longer.unwrap_or(lease)).await {
             Err(ExtendError::NotExtended { votes, .. }) if longer.is_some() || left < request.at_least => {

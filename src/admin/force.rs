@@ -27,8 +27,9 @@ use crate::values::votes::{Vote, Votes};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Forced {
-    /// Holders that have lost the names, also those of other libraries. Empty if the names were free, or if
-    /// the chosen holders did not hold them.
+    /// Holders that have lost the names, also those of other libraries, and those that kept them locked by
+    /// [`at_least`](crate::MultiLock::at_least). Empty if the names were free, or if the chosen holders did not
+    /// hold them.
     pub former: Vec<Holder>,
     /// Keys that are no locks. They stay as they are, so the names are not free there.
     pub spared: Vec<Spared>,

@@ -102,7 +102,9 @@ impl Grant {
     /// Leads recalls of the grant's field to the grant, and takes in recalls that have come before.
     pub(crate) fn take_recalls(self: &Arc<Self>) {
         let grant = Arc::downgrade(self);
-        let before = self.known.granted(grant).into_iter().chain(self.behind.first);
+        // What masters tell a reader of others is mostly about readers, whom it does not keep out.
+        let behind = self.behind.first.filter(|_| !self.granted.is_shared());
+        let before = self.known.granted(grant).into_iter().chain(behind);
         if let Some(first) = before.min() {
             self.note_waiter(first);
         }
@@ -193,6 +195,11 @@ impl Grant {
 
     pub(crate) fn lease(&self) -> Duration {
         self.state().lease
+    }
+
+    /// Longest lease that some master may have.
+    pub(crate) fn longest_lease(&self) -> Duration {
+        self.state().longest_lease()
     }
 
     /// Validity left of the grant, whichever hold has it.
@@ -362,7 +369,7 @@ impl Grant {
             number: state.number + 1,
             tokens: self.tokens,
             left: state.left(now),
-            lease: (!state.is_longer).then_some(state.lease),
+            lease: state.longer.is_none().then_some(state.lease),
             begun: self.begun,
             for_so_long: now.since(self.begun).saturating_sub(self.took),
             elsewhere: state.elsewhere,

@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -96,8 +97,8 @@ impl Hold {
     }
 
     /// Notes that the set of the hold has all of its locks. Returns whether the hold was bounded until then.
-    pub(crate) fn set_is_complete(&self) -> bool {
-        self.grant.state().set_is_complete()
+    pub(crate) fn lift_set_bound(&self) -> bool {
+        self.grant.state().lift_set_bound()
     }
 
     /// Makes the names stay locked for `at_least` from `now`, also if the hold is given up before.
@@ -145,9 +146,16 @@ impl Hold {
                 (Phase::GivenUp | Phase::Vacant | Phase::Idle, _) => return None,
                 (Phase::Held, left) => left,
             };
+            let timer = async {
+                // Outside of a runtime, which has the timer, the watchdog tells of the end.
+                match Handle::try_current() {
+                    Ok(_) => sleep(left.saturating_sub(TIMER_TOLERANCE)).await,
+                    Err(_) => std::future::pending().await,
+                }
+            };
             tokio::select! {
                 biased;
-                () = sleep(left.saturating_sub(TIMER_TOLERANCE)) => {}
+                () = timer => {}
                 () = changed => {}
             }
         }
@@ -170,12 +178,22 @@ impl Hold {
         }
     }
 
-    /// Token that is cancelled at the loss of the hold. `watch` is called if it was made now, so that a task
-    /// must watch.
-    pub(crate) fn cancellation(&self, watch: impl FnOnce(CancellationToken)) -> CancellationToken {
+    /// Token that is cancelled at the loss of the hold. A task on `runtime` watches for the loss.
+    pub(crate) fn cancellation(&self, runtime: &Handle) -> CancellationToken {
         let (token, made) = self.grant.state().cancellation(self.number);
         if made {
-            watch(token.clone());
+            let hold = self.clone();
+            // If the runtime ends before the hold, nobody would tell of the loss: the token is cancelled then.
+            let cancels = token.clone().drop_guard();
+            runtime.spawn(async move {
+                if hold.ended().await.is_none() {
+                    cancels.disarm();
+                }
+            });
+        }
+        let phase = self.grant.look(|state, _| state.phase_of(self.number));
+        if matches!(phase, Phase::Lost(_)) {
+            token.cancel();
         }
         token
     }

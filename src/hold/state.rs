@@ -40,8 +40,8 @@ pub(super) struct HoldState {
     pub(super) kind: HoldKind,
     pub(super) ends: HoldExpiry,
     pub(super) lease: Duration,
-    /// Whether some master may have a longer lease.
-    pub(super) is_longer: bool,
+    /// Longest lease that some master may have, if it is longer than that of the grant.
+    pub(super) longer: Option<Duration>,
     /// Number of the current hold in the grant, from 0, and its begin.
     pub(super) number: u64,
     since: Moment,
@@ -131,6 +131,8 @@ pub(crate) struct HoldView {
     pub(crate) left: Duration,
     pub(crate) lease: Duration,
     pub(crate) kind: HoldKind,
+    /// Whether the hold has lasted for as long as it may be renewed.
+    pub(crate) is_past_bound: bool,
 }
 
 /// Change by a new entry into a hold.
@@ -184,7 +186,7 @@ impl HoldState {
             kind,
             ends,
             lease,
-            is_longer: false,
+            longer: None,
             number: 0,
             since,
             guards: GuardCounts::default(),
@@ -251,7 +253,15 @@ impl HoldState {
             left,
             lease: self.lease,
             kind: self.kind,
+            is_past_bound: self.is_past_bound(now),
         }
+    }
+
+    /// Whether the hold has lasted for as long as it may be renewed.
+    fn is_past_bound(&self, now: Moment) -> bool {
+        let bounds = [self.max_hold, self.set_completes_within];
+        let age = now.since(self.since);
+        bounds.into_iter().flatten().any(|most| age >= most)
     }
 
     /// Number of guards in a hold.
@@ -302,7 +312,7 @@ impl HoldState {
             return None;
         }
         // Another task of the owner has the hold from here on, whatever becomes of the set.
-        let is_unbound = renew && self.guards.all > 0 && self.set_is_complete();
+        let is_unbound = renew && self.guards.all > 0 && self.lift_set_bound();
         let first_to_renew = self.guards.enter(renew, kind.is_shared()) || is_unbound;
         Some(Entered { first_to_renew })
     }
@@ -366,7 +376,7 @@ impl HoldState {
     /// Lets a vacant grant stay with the client, if nobody is known to wait for its names and it is as it was granted.
     /// Returns whether it stays.
     pub(super) fn become_idle(&mut self, now: Moment, age: Duration, granted: HoldKind) -> bool {
-        let is_as_granted = self.kind == granted && !self.is_longer && self.kept_for.is_zero();
+        let is_as_granted = self.kind == granted && self.longer.is_none() && self.kept_for.is_zero();
         let stays = self.phase == Phase::Vacant
             && self.may_stay(age)
             && self.elsewhere.is_none()
@@ -441,7 +451,7 @@ impl HoldState {
     }
 
     /// Notes that the set of the hold has all of its locks. Returns whether the hold was bounded until then.
-    pub(super) fn set_is_complete(&mut self) -> bool {
+    pub(super) fn lift_set_bound(&mut self) -> bool {
         self.set_completes_within.take().is_some()
     }
 
@@ -468,7 +478,14 @@ impl HoldState {
     /// Notes a request for an extension. If its lease is longer than the hold's own, some masters may have
     /// that lease.
     pub(super) fn note_lease_asked(&mut self, lease: Duration) {
-        self.is_longer |= lease > self.lease;
+        if lease > self.lease {
+            self.longer = self.longer.max(Some(lease));
+        }
+    }
+
+    /// Longest lease that some master may have.
+    pub(super) fn longest_lease(&self) -> Duration {
+        self.longer.unwrap_or(self.lease)
     }
 
     /// Keeps a guard in the hold for good. Returns whether only leaked guards are in.
@@ -482,7 +499,14 @@ impl HoldState {
         if self.number != number {
             return (CancellationToken::new(), false);
         }
-        let made = self.cancellation.is_none();
+        // A token that was cancelled too early told that its runtime had ended.
+        let made = self
+            .cancellation
+            .as_ref()
+            .is_none_or(CancellationToken::is_cancelled);
+        if made {
+            self.cancellation = Some(CancellationToken::new());
+        }
         (self.cancellation.get_or_insert_default().clone(), made)
     }
 
@@ -552,12 +576,7 @@ impl HoldState {
                 Upkeep::Look(wait.min(left))
             };
         }
-        let bounds = [self.max_hold, self.set_completes_within];
-        let spent = bounds
-            .into_iter()
-            .flatten()
-            .any(|max| now.since(self.since) >= max);
-        if self.phase == Phase::Idle || self.guards.is_renewing() && !spent {
+        if self.phase == Phase::Idle || self.guards.is_renewing() && !self.is_past_bound(now) {
             Upkeep::Renewal {
                 lease: self.lease,
                 left,

@@ -117,10 +117,6 @@ mod tests {
             }
             let missing = NodeSet::of(&votes, |vote| !matches!(vote, Vote::Granted | Vote::Pending));
             prop_assert_eq!(record.missing(), missing);
-            let granted = NodeSet::of(&votes, |vote| *vote == Vote::Granted);
-            for (node, vote) in votes.iter().enumerate() {
-                prop_assert_eq!(granted.contains(node), *vote == Vote::Granted);
-            }
         }
     }
 }

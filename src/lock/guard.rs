@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{ExtendError, Loss, Lost, UnlockError};
@@ -288,8 +289,11 @@ impl<M: Mode> MultiLockGuard<M> {
     }
 
     /// Returns a token that is cancelled when the hold is [`lost`](Self::lost), for the tasks that work under
-    /// the hold. Giving the hold up is no loss and does not cancel it. Every call returns a child token:
+    /// the hold. Unlocking and dropping are no loss and do not cancel it. Every call returns a child token:
     /// cancelling it ends the work under it, and has no other effect.
+    ///
+    /// A task on the runtime of the first call watches for the loss, or one on the runtime of the connections
+    /// if there is none. If that runtime ends before the hold, the token is cancelled, too.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -307,15 +311,9 @@ impl<M: Mode> MultiLockGuard<M> {
     /// # Ok(()) }
     /// ```
     pub fn cancellation_token(&self) -> CancellationToken {
-        let token = self.hold().cancellation(|token| {
-            let hold = self.hold().clone();
-            self.inner.client.pool.runtime.spawn(async move {
-                if hold.ended().await.is_some() {
-                    token.cancel();
-                }
-            });
-        });
-        token.child_token()
+        let here = Handle::try_current();
+        let runtime = here.as_ref().unwrap_or(&self.pool().runtime);
+        self.hold().cancellation(runtime).child_token()
     }
 
     /// Holder, as the masters store it and [`inspect`](crate::MultiLock::inspect) reports it.

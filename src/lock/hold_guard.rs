@@ -101,8 +101,8 @@ impl HoldGuard {
     }
 
     /// Has the hold renewed as that of a single lock, as its set has all of its locks now.
-    pub(crate) fn set_is_complete(&self) {
-        if self.hold.set_is_complete() {
+    pub(crate) fn lift_set_bound(&self) {
+        if self.hold.lift_set_bound() {
             self.client.schedule.watch(&self.hold.grant);
         }
     }
@@ -225,7 +225,7 @@ impl HoldGuard {
                 (UnlockOutcome::WasLost, Err(UnlockError::WasLost { votes }))
             }
             Ended::Unconfirmed => {
-                let (free_within, votes) = (self.hold.grant.lease(), evidence());
+                let (free_within, votes) = (self.hold.grant.longest_lease(), evidence());
                 let error = UnlockError::Unconfirmed { free_within, votes };
                 (UnlockOutcome::Unconfirmed, Err(error))
             }

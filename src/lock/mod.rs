@@ -160,7 +160,8 @@ impl MultiLock {
     /// Sets the least time for which the names stay locked after the grant, also if the guard is given up
     /// before. Zero by default. For jobs that start at about the same time on several hosts, and must run on
     /// one of them only. The time has to be longer than the difference between their starts, and not longer
-    /// than the lease.
+    /// than the lease. With [`lease`](Self::lease) it has to be shorter than the validity of that lease, and a
+    /// hold that would begin with less validity is refused.
     ///
     /// If the guard is given up earlier, [`unlock`](MultiLockGuard::unlock) returns
     /// [`Unlocked::KeptFor`](crate::Unlocked::KeptFor) with the rest of the time. Nobody can take the names
@@ -242,7 +243,7 @@ impl MultiLock {
     /// until the lease ends, although [`unlock`](MultiLockGuard::unlock) has returned.
     ///
     /// The names are released
-    /// - at once if another client waits for them in [`lock`](Self::lock), or this client wants them with other options,
+    /// - at once if another client wants them, or this client wants them with other options,
     /// - once a connection to a master was made again: the message that somebody waits may have been lost with the old one,
     /// - after a third of the lease if they were not used meanwhile,
     /// - with the first renewal after two leases, so that the masters are asked again now and then,
@@ -256,7 +257,7 @@ impl MultiLock {
     /// clients of other libraries cannot ask for a name.
     ///
     /// Not with [`read`](Self::read), [`lease`](Self::lease), [`at_least`](Self::at_least), [`fair`](Self::fair),
-    /// [`announced`](Self::announced), [`lead`](Self::lead), or in a set: these return [`LockError::Invalid`].
+    /// [`announced`](Self::announced), [`lead`](Self::lead), [`once`](Self::once), or in a set: these return [`LockError::Invalid`].
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -348,7 +349,8 @@ impl<M: Mode> MultiLock<M> {
     /// - More than 365 days mean no limit, also if the builder sets one.
     ///
     /// The limit belongs to the hold: if an owner enters its hold again, the limit of the first entry still
-    /// applies.
+    /// applies, and no entry extends the hold after it. [`extend`](MultiLockGuard::extend) does, and so does
+    /// an entry that sets a longer lease or [`at_least`](Self::at_least).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -455,8 +457,9 @@ impl<M: Mode> MultiLock<M> {
         self
     }
 
-    /// Checks the options, as each verb does first. Sends nothing. For a program that is to refuse its configuration when it
-    /// starts, before it has work.
+    /// Checks the options, as [`lock`](Self::lock) does first. Sends nothing. For a program that is to refuse its configuration
+    /// when it starts, before it has work. [`lead`](Self::lead), [`once`](Self::once), a set and
+    /// [`force_release`](Self::force_release) refuse further options, as their own documentation says.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -501,7 +504,7 @@ impl<M: Mode> MultiLock<M> {
     ///
     /// - [`LockError::Contended`] when others hold the lock or wait for it.
     /// - [`LockError::Unreachable`] when too few masters had a vote; the two are never confused. Outside of a
-    ///   tokio runtime always, and the votes show that.
+    ///   tokio runtime whenever a master has to be asked, and the votes show that.
     /// - [`LockError::TooLate`], [`LockError::Unfenced`], [`LockError::Misconfigured`],
     ///   [`LockError::Upgrade`], [`LockError::Closed`] and [`LockError::Invalid`] as documented there.
     ///
@@ -585,7 +588,7 @@ impl<M: Mode> MultiLock<M> {
     ///
     /// # Errors
     ///
-    /// - [`RunError::Lock`] when the body never began, as always outside of a tokio runtime.
+    /// - [`RunError::Lock`] when the body never began, as outside of a tokio runtime whenever a master has to be asked.
     /// - [`RunError::Lost`] when the body was dropped.
     /// - [`RunError::Overlapped`] with the output of the body, when it came to its end but the lock did not
     ///   last.

@@ -286,8 +286,9 @@ impl LockOptions {
             // The default was checked when the masters were connected.
             None => config.default_lease(),
         };
-        if !self.min_validity.is_zero() {
-            config.checked_min_validity(self.min_validity, lease)?;
+        let mut min_validity = self.min_validity;
+        if !min_validity.is_zero() {
+            config.check_within_validity("min_validity", min_validity, lease)?;
         }
         let max_hold = match self.max_hold {
             Some(max) => checked_max_hold(max, lease)?,
@@ -295,7 +296,13 @@ impl LockOptions {
             None => config.max_hold.and_then(bounded).map(|max| max.max(lease)),
         };
         if !self.at_least.is_zero() {
-            in_range("at_least", self.at_least, Duration::ZERO, lease)?;
+            if self.lease.is_some() {
+                // A hold that is not renewed is lost, and its names are released, at the end of its validity.
+                config.check_within_validity("at_least", self.at_least, lease)?;
+                min_validity = min_validity.max(self.at_least);
+            } else {
+                in_range("at_least", self.at_least, Duration::ZERO, lease)?;
+            }
         }
         if self.kind.is_read_write() {
             self.check_kind()?;
@@ -325,10 +332,10 @@ impl LockOptions {
             max_hold,
             at_least: self.at_least,
             fenced: self.fenced,
-            min_validity: self.min_validity,
+            min_validity,
             owner: self.owner.clone(),
             fair: self.fair || self.kind.is_read_write(),
-            sticky: self.sticky,
+            sticky: self.sticky && !config.beside_redisson,
             caption,
             once: None,
             permits,

@@ -185,7 +185,7 @@ impl LockSet {
     ///
     /// - The error of the first lock that was refused, as from [`MultiLock::try_lock`].
     /// - [`LockError::Invalid`] before any master is asked: if two locks want the same name on the same
-    ///   masters, or a lock sets an option of the set (`wait`, `owner`, `at_least`). Only masters that are
+    ///   masters, or a lock sets an option that the set excludes (`wait`, `owner`, `at_least`, `sticky`). Only masters that are
     ///   connected can be compared.
     ///
     /// # Cancel safety
@@ -200,7 +200,8 @@ impl LockSet {
     ///
     /// The set waits in the queue of each lock, and holds none meanwhile. While one lock is in the way, the
     /// set keeps its places in the other queues for four node timeouts, at least 1 s and at most 10 s. So the
-    /// oldest of several sets over the same locks has its turn first. After that the set waits in the queue
+    /// oldest of several sets over the same locks has its turn first, if the clocks of enough masters are known when it
+    /// begins to wait, and none of them is set back. After that the set waits in the queue
     /// of the lock in the way alone. If others hold each of the locks for longer than that, one after the
     /// other, the set gets the locks when they happen to be free together.
     ///

@@ -401,8 +401,8 @@ impl MastersBuilder {
     /// - [`ConnectError::Invalid`] for an option, before the client connects to a master.
     /// - [`ConnectError::Unfit`] as soon as too many masters are unfit for a majority, or one is in another
     ///   set.
-    /// - [`ConnectError::TooFew`] without a majority at the end of the connect timeout, or once every master
-    ///   has answered.
+    /// - [`ConnectError::TooFew`] without a majority a node timeout after the end of the connect timeout, or once
+    ///   every master has answered.
     ///
     /// # Cancel safety
     ///

@@ -31,7 +31,8 @@ pub enum Closing {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Closed {
-    /// Holds that enough masters have released for their names to be free.
+    /// Holds that enough masters have released for their names to be free. With [`Closing::Release`] the grants
+    /// of [sticky](crate::MultiLock::sticky) locks that stay count as well.
     pub released: u64,
     /// Holds without a confirmed release: too few masters have answered, and their leases free the names at
     /// the latest.

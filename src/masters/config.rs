@@ -238,10 +238,20 @@ impl Config {
         Ok(lease)
     }
 
-    /// Checks a minimum validity, which must be less than the lease can give.
-    pub(crate) fn checked_min_validity(&self, min: Duration, lease: Duration) -> Result<(), InvalidInput> {
-        let most = lease.saturating_sub(drift(lease, self.drift_factor));
-        if min < most {
+    /// Longest validity that a lease can give.
+    pub(crate) fn most_validity(&self, lease: Duration) -> Duration {
+        lease.saturating_sub(drift(lease, self.drift_factor))
+    }
+
+    /// Checks a time, which must be shorter than the longest validity of the lease.
+    pub(crate) fn check_within_validity(
+        &self,
+        field: &'static str,
+        time: Duration,
+        lease: Duration,
+    ) -> Result<(), InvalidInput> {
+        let most = self.most_validity(lease);
+        if time < most {
             return Ok(());
         }
         let allowed = format!(
@@ -249,8 +259,8 @@ impl Config {
             humantime::format_duration(most)
         );
         Err(InvalidInput::new(
-            "min_validity",
-            humantime::format_duration(min),
+            field,
+            humantime::format_duration(time),
             allowed,
         ))
     }

@@ -52,9 +52,10 @@ use crate::values::policy::Policy;
 /// share `Masters` among tests that have a runtime each, as `#[tokio::test]` gives them. Either connect in
 /// each of them, or keep one runtime in a `static` and `block_on` it in plain tests.
 ///
-/// Outside of any runtime a call cannot wait. It ends with
+/// Outside of any runtime a call cannot wait. If it has to ask a master, it ends with
 /// [`LockError::Unreachable`](crate::LockError::Unreachable), or the equivalent of its own error, and the
-/// votes in it report that. A guard may be dropped anywhere.
+/// votes in it report that. A guard may be dropped anywhere. That a lease has ended is told there while the
+/// runtime of the connections is driven.
 #[derive(Clone)]
 pub struct Masters {
     pub(crate) client: Arc<ClientCore>,

@@ -222,13 +222,40 @@ async fn an_operator_ends_it() {
 async fn it_cannot_be_longer_than_the_lease() {
     let cluster = Cluster::new(1);
     let masters = connect(&cluster).await;
-    let lock = masters.red_lock("a").lease(ms(2000)).at_least(ms(2001));
-    let LockError::Invalid(invalid) = lock.lock().await.expect_err("too long") else {
-        panic!("another error");
-    };
-    assert_eq!((invalid.field, &*invalid.value), ("at_least", "2s 1ms"));
-    assert_eq!(&*invalid.allowed, "0s to 2s");
+    let lock = masters.red_lock("a");
+    for (lock, value, allowed) in [
+        (lock.clone().at_least(ms(30_001)), "30s 1ms", "0s to 30s"),
+        // A hold with a lease of its own is lost before the lease ends.
+        (
+            lock.lease(ms(2000)).at_least(ms(1978)),
+            "1s 978ms",
+            "less than 1s 978ms, the lease minus drift",
+        ),
+    ] {
+        let LockError::Invalid(invalid) = lock.lock().await.expect_err("too long") else {
+            panic!("another error");
+        };
+        assert_eq!((invalid.field, &*invalid.value), ("at_least", value));
+        assert_eq!(&*invalid.allowed, allowed);
+    }
     assert_eq!(executed(&cluster, "acquire"), 0, "no master was asked");
+}
+
+/// Nor is a hold given out whose validity ends before that time.
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_cannot_keep_its_names_is_too_late() {
+    let (cluster, here, there) = two_processes().await;
+    slow_down(&cluster, 20);
+    let lock = here.red_lock("a").lease(ms(2000));
+    let late = lock.clone().at_least(ms(1950)).try_lock().await;
+    assert!(matches!(late, Err(LockError::TooLate { .. })), "{late:?}");
+    let begun = Instant::now();
+    let guard = lock.at_least(ms(1930)).lock().await.expect("in time");
+    assert!(begun.elapsed() < ms(100));
+    let granted = Instant::now();
+    drop(there.red_lock("a").lock().await.expect("in the end"));
+    assert!(granted.elapsed() >= ms(1930), "{:?}", granted.elapsed());
+    drop(guard);
 }
 
 /// Counts its terms, and ends at the third.

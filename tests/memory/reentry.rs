@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use crate::support::{connect, connect_by_default, connect_leasing, executed, ms, settle, slow_down};
 use multilock::sim::{Cluster, Master};
-use multilock::{LockError, Owner};
+use multilock::{ExtendError, LockError, Owner, UnlockError};
 use tokio::time::{Instant, sleep, timeout};
 
-/// An owner's hold has less left than a re-entry wants, and cannot get as much: it waits or fails, and
-/// does not contend with itself.
+/// An owner's hold has less left than a re-entry wants: it is extended, by the lease of the call if its own
+/// cannot give as much.
 #[tokio::test(start_paused = true)]
 async fn reentry_that_wants_more_validity_than_there_is() {
     let cluster = Cluster::new(3);
@@ -19,17 +19,69 @@ async fn reentry_that_wants_more_validity_than_there_is() {
     let outer = lock.clone().lease(ms(10_000)).lock().await.expect("free");
     sleep(ms(5000)).await;
     let before = executed(&cluster, "acquire");
-    let greedy = lock.clone().min_validity(ms(25_000));
-    assert!(matches!(greedy.try_lock().await, Err(LockError::TooLate { .. })));
-    assert!(timeout(ms(1000), greedy.lock()).await.is_err());
+    let inner = lock
+        .clone()
+        .min_validity(ms(9000))
+        .lock()
+        .await
+        .expect("extended");
+    assert!(inner.validity() > ms(9000) && inner.validity() < ms(10_000));
+    let greedy = lock.min_validity(ms(25_000));
+    let inner = timeout(ms(1000), greedy.lock())
+        .await
+        .expect("soon")
+        .expect("extended");
+    assert!(inner.validity() > ms(25_000) && outer.hold_count() == 3);
     assert_eq!(
         executed(&cluster, "acquire"),
         before,
         "its own hold is not contended for"
     );
-    // A validity that an extension can reach is granted.
-    let inner = lock.min_validity(ms(9000)).lock().await.expect("extended");
-    assert!(inner.validity() > ms(9000) && outer.hold_count() == 2);
+}
+
+/// A hold that has reached its bound is not extended by its owner's entries, however many, and has its end.
+#[tokio::test(start_paused = true)]
+async fn entering_again_and_again_does_not_outlast_the_bound() {
+    let cluster = Cluster::new(3);
+    let masters = connect_leasing(&cluster, ms(3000)).await;
+    let me = Owner::new();
+    let lock = masters.red_lock("a").owner(&me);
+    let begun = Instant::now();
+    let outer = lock.clone().max_hold(ms(3000)).lock().await.expect("free");
+    while outer.is_valid() {
+        let inner = lock.try_lock().await.expect("entered");
+        assert_eq!(inner.hold_count(), 2);
+        inner.unlock().await.expect("inside");
+        sleep(ms(500)).await;
+        assert!(begun.elapsed() < ms(6500), "{:?}", begun.elapsed());
+    }
+    // A validity that only an extension could give is refused, without a word to the masters.
+    let outer = lock.clone().max_hold(ms(3000)).lock().await.expect("free");
+    sleep(ms(4000)).await;
+    let before = executed(&cluster, "extend");
+    let greedy = lock.min_validity(ms(2900)).try_lock().await;
+    assert!(matches!(greedy, Err(LockError::TooLate { .. })), "{greedy:?}");
+    assert_eq!(executed(&cluster, "extend"), before);
+    outer.lost().await;
+}
+
+/// A longer lease that was asked for counts in what an unlock says, though its answer is missing.
+#[tokio::test(start_paused = true)]
+async fn an_unconfirmed_unlock_knows_the_longest_lease_that_was_asked_for() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let guard = masters.red_lock("a").lease(ms(5000)).lock().await.expect("free");
+    cluster.iter().for_each(|master| master.hold_replies(true));
+    let extended = guard.extend(ms(25_000)).await;
+    assert!(
+        matches!(extended, Err(ExtendError::NotExtended { .. })),
+        "{extended:?}"
+    );
+    cluster.iter().for_each(Master::freeze);
+    let Err(UnlockError::Unconfirmed { free_within, .. }) = guard.unlock().await else {
+        panic!("nobody answers");
+    };
+    assert_eq!(free_within, ms(25_000));
 }
 
 /// A hold without a token does not satisfy a call site that wants one; the other way round it does.

@@ -9,7 +9,8 @@ use crate::support::ms;
 use futures::executor::block_on;
 use multilock::sim::Cluster;
 use multilock::{
-    Closing, ExtendError, LockError, Masters, MultiLockGuard, NodeState, Quarantine, UnlockError, Votes,
+    Closing, ExtendError, LockError, Masters, MultiLockGuard, NodeState, Owner, Quarantine, UnlockError,
+    Votes,
 };
 use tokio::runtime::{Builder, Runtime};
 
@@ -193,6 +194,68 @@ fn once_the_first_runtime_has_ended_the_masters_are_closed() {
         assert!(begun.elapsed() < PATIENT, "nobody waited for a deadline");
     });
     drop(cluster);
+}
+
+/// The runtime of the connections neither has to be driven, nor to live, for the loss to be told to those who work.
+#[test]
+fn a_loss_is_told_on_the_runtime_of_the_work() {
+    for ends in [true, false] {
+        let first = runtime();
+        let (cluster, masters, held) = connected(&first, HASTY);
+        let lock = masters.red_lock("short").lease(Duration::from_secs(2));
+        let guard = first.block_on(lock.lock()).expect("free");
+        let first = (!ends).then_some(first);
+        let lost = soon(move || {
+            runtime().block_on(async {
+                let token = guard.cancellation_token();
+                assert!(!token.is_cancelled());
+                token.cancelled().await;
+                // Whoever asks later need not wait for a task.
+                (guard.is_valid(), guard.cancellation_token().is_cancelled())
+            })
+        });
+        assert_eq!(lost, (false, true));
+        drop((held, masters, cluster, first));
+    }
+}
+
+/// Nobody would cancel the token of a runtime that has ended. The next one is as good as the first.
+#[test]
+fn a_token_ends_with_the_runtime_that_watches() {
+    let first = runtime();
+    let (cluster, masters, guard) = connected(&first, PATIENT);
+    let second = runtime();
+    let token = second.block_on(async { guard.cancellation_token() });
+    assert!(!token.is_cancelled());
+    drop(second);
+    assert!(token.is_cancelled() && guard.is_valid());
+    let token = first.block_on(async { guard.cancellation_token() });
+    assert!(!token.is_cancelled());
+    first.block_on(async { guard.unlock().await.expect("held") });
+    assert!(!token.is_cancelled());
+    drop((cluster, masters));
+}
+
+/// A hold that needs no master is entered, and its body runs: without a timer, and without a panic.
+#[test]
+fn a_body_runs_outside_of_any_runtime() {
+    let first = runtime();
+    let (cluster, masters, guard) = connected(&first, PATIENT);
+    let me = Owner::new();
+    let (outer, sticky) = first.block_on(async {
+        let outer = masters.red_lock("outer").owner(&me).lock().await.expect("free");
+        let sticky = masters.red_lock("sticky").sticky();
+        sticky.run(async |_| ()).await.expect("free");
+        (outer, sticky)
+    });
+    soon(move || {
+        block_on(sticky.run(async |guard| assert!(guard.is_valid()))).expect("it stayed");
+        let inner = masters.red_lock("outer").owner(&me);
+        block_on(inner.run(async |guard| assert_eq!(guard.hold_count(), 2))).expect("entered");
+        assert!(block_on(futures::future::poll_immediate(guard.lost())).is_none());
+        drop((outer, masters, cluster));
+    });
+    drop(first);
 }
 
 #[test]

@@ -193,10 +193,10 @@ fn what_is_not_taken_is_not_renewed() {
 fn a_longer_lease_is_remembered_once_it_was_asked_for() {
     let mut state = held();
     state.note_lease_asked(LEASE);
-    assert!(!state.is_longer);
+    assert_eq!(state.longest_lease(), LEASE);
     state.note_lease_asked(LEASE * 2);
     state.note_lease_asked(LEASE);
-    assert!(state.is_longer);
+    assert_eq!((state.longest_lease(), state.lease), (LEASE * 2, LEASE));
 }
 
 #[test]

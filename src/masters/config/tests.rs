@@ -122,7 +122,7 @@ fn leases_are_bounded_by_the_longest_one() {
     assert_eq!(short.default_lease(), Duration::from_secs(2));
     assert!(short.checked_lease(Duration::from_secs(3)).is_err());
     assert_eq!(for_tests(Duration::from_secs(3600)).check(3), Ok(()));
-    let min = config.checked_min_validity(Duration::from_secs(30), Duration::from_secs(30));
+    let min = config.check_within_validity("min_validity", Duration::from_secs(30), Duration::from_secs(30));
     assert_eq!(
         min.expect_err("never reached").to_string(),
         "min_validity: 30s is not allowed; allowed: less than 29s 698ms, the lease minus drift"

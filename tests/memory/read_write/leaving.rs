@@ -47,6 +47,36 @@ async fn a_wait_may_be_dropped_anywhere() {
     }
 }
 
+/// No reader is told that it is wanted: not for the readers that are let in beside it, nor for a writer behind.
+#[tokio::test(start_paused = true)]
+async fn a_reader_is_never_told_that_it_is_wanted() {
+    let cluster = Cluster::new(NODES);
+    slow_down(&cluster, 1);
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        clients.push(connect(&cluster).await);
+    }
+    let writer = writing(&clients[0]).lock().await.expect("free");
+    let readers = clients[1..3].iter().chain([&clients[1]]).map(|client| {
+        let lock = reading(client);
+        tokio::spawn(async move { lock.lock().await })
+    });
+    let readers: Vec<_> = readers.collect();
+    sleep(ms(50)).await;
+    let behind = writing(&clients[3]);
+    let behind = tokio::spawn(async move { behind.lock().await });
+    sleep(ms(50)).await;
+    writer.unlock().await.expect("held");
+    let mut guards = Vec::new();
+    for reader in readers {
+        guards.push(reader.await.expect("no panic").expect("its turn"));
+    }
+    sleep(ms(50)).await;
+    assert!(guards.iter().all(|guard| !guard.is_wanted()));
+    drop(guards);
+    drop(behind.await.expect("no panic").expect("its turn"));
+}
+
 /// A downgrade that is dropped half-way is sent all the same, and the hold is left.
 #[tokio::test(start_paused = true)]
 async fn a_downgrade_may_be_dropped_anywhere() {
