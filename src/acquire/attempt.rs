@@ -54,8 +54,8 @@ pub(crate) async fn attempt(
 ) -> Result<HoldGuard, Refusal> {
     let mut acquisition = Acquisition::begin(request, seat, precedence, clocks);
     acquisition.count().await;
-    if let Some(mark) = acquisition.done.take() {
-        return Err(acquisition.done(*mark));
+    if let Some(mark) = acquisition.found_mark.take() {
+        return Err(acquisition.already_done(*mark));
     }
     if acquisition.tally.outcome() != Outcome::Won {
         return Err(acquisition.lost());
@@ -77,7 +77,7 @@ pub(super) fn question(
     let args = Acquire {
         names,
         kind: request.kind,
-        owner: &field.text(),
+        field: &field.text(),
         count: 1,
         lease: request.lease,
         tokens: proposal.tokens,
@@ -109,7 +109,7 @@ pub(super) struct Acquisition<'a> {
     /// Masters that have been asked.
     asked: Asked,
     /// Mark of the job, if a master has one.
-    done: Option<Box<JobMark>>,
+    found_mark: Option<Box<JobMark>>,
     /// Deadline of the last round, if the first master was asked alone before.
     pub(super) last_deadline: Option<Instant>,
     _under_way: UnderWay<'a>,
@@ -143,7 +143,7 @@ impl<'a> Acquisition<'a> {
             names,
             field,
             kind: request.kind,
-            is_announced: pool.config.beside_redisson,
+            beside_redisson: pool.config.beside_redisson,
         };
         let mut rollback = Rollback::new(pool, claim, waiting.clone());
         for (node, vote) in proposal.objections() {
@@ -151,15 +151,18 @@ impl<'a> Acquisition<'a> {
             rollback.votes[node] = vote;
         }
         let may_ask = |node: usize| rollback.votes[node] == Vote::Pending;
-        let is_first = waiting
+        let is_new = waiting
             .as_ref()
             .is_none_or(|waiting| !waiting.calls.may_be_queued());
-        let goes_by_first = waiting.as_ref().is_some_and(|waiting| waiting.waiter.at_first)
+        let asks_first_master_alone = waiting
+            .as_ref()
+            .is_some_and(|waiting| waiting.waiter.at_first_master)
             && (0..pool.slots.len()).all(may_ask);
-        let first = if goes_by_first {
-            Some(FirstAsked::first_master(pool))
+        let (asked, wanted, first) = if asks_first_master_alone {
+            (Asked::FirstAlone, 1, Some(FirstAsked::first_master(pool)))
         } else {
-            is_first.then(|| choose(request, may_ask)).flatten()
+            let some = is_new.then(|| choose(request, may_ask)).flatten();
+            (Asked::AllAtOnce, request.needed, some)
         };
         let is_asked = |node: usize| {
             first
@@ -167,7 +170,6 @@ impl<'a> Acquisition<'a> {
                 .map_or(may_ask(node), |first| first.nodes.contains(node))
         };
         let ask = || Round::begin(pool, &question, Trust::Quorum(request.needed), is_asked);
-        let wanted = if goes_by_first { 1 } else { request.needed };
         let mut round = request.trace.asking(ask).wake_after(wanted);
         if let Some(first) = &first {
             let others = NodeSet::of(&rollback.votes, |vote| *vote == Vote::Pending).without(first.nodes);
@@ -190,12 +192,8 @@ impl<'a> Acquisition<'a> {
             round,
             rollback,
             waiting,
-            asked: if goes_by_first {
-                Asked::FirstAlone
-            } else {
-                Asked::AllAtOnce
-            },
-            done: None,
+            asked,
+            found_mark: None,
             last_deadline: None,
             _under_way: UnderWay::begin(&pool.attempts),
         }
@@ -214,8 +212,8 @@ impl<'a> Acquisition<'a> {
             }
             self.behind.add(reply.behind);
             self.round.voted(node, &reply.vote);
-            self.done = reply.done.take();
-            if self.done.is_some() {
+            self.found_mark = reply.done.take();
+            if self.found_mark.is_some() {
                 return;
             }
             if self.asked == Asked::FirstAlone && self.count_first(node, &reply.vote).await {
@@ -326,7 +324,7 @@ impl<'a> Acquisition<'a> {
     }
 
     /// Refusal because a master has the mark of the job. Dropping the attempt rolls it back.
-    fn done(self, mark: JobMark) -> Refusal {
+    fn already_done(self, mark: JobMark) -> Refusal {
         let votes = self.request.client.pool.evidence(&self.rollback.votes);
         if let Some(once) = &self.request.once {
             // Only the first mark counts, and this is the last attempt.
@@ -382,7 +380,7 @@ impl<'a> Acquisition<'a> {
         let renewal = Renewal {
             names: &self.rollback.claim.names,
             kind: request.kind,
-            owner: self.field.text(),
+            field: self.field.text(),
             count: 1,
             lease: request.lease,
             tokens: self.proposal.tokens,
@@ -466,7 +464,7 @@ impl<'a> Acquisition<'a> {
             needed: request.needed,
             tokens: self.proposal.tokens,
             granted: request.kind,
-            is_announced: pool.config.beside_redisson,
+            beside_redisson: pool.config.beside_redisson,
             caption: request.caption.clone(),
             behind: self.behind,
             begun: self.round.begun,

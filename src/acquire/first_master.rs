@@ -33,7 +33,7 @@ pub(super) fn is_possible(request: &AcquireRequest) -> bool {
     let slots = &request.client.pool.slots;
     let is_well = || {
         let link = slots[FIRST_MASTER].link();
-        link.is_ok_and(|link| link.is_well(Instant::now()).is_some())
+        link.is_ok_and(|link| link.round_trip_if_well(Instant::now()).is_some())
     };
     request.client.pool.config.beside_redisson
         && !request.kind.is_shared()

@@ -5,27 +5,13 @@ use std::sync::Arc;
 use crate::hold::client::ClientCore;
 use crate::hold::grant::Hold;
 use crate::lock::hold_guard::HoldGuard;
-use crate::queue::{Delivery, LinePosition, Mailbox};
+use crate::queue::{Delivery, LinePosition};
 
 /// A waiter in the line behind others. When it is dropped, it withdraws from the line. If it got a turn or a
 /// hold meanwhile, that goes on to the next waiter, or is released.
 pub(super) struct LinePlace<'a> {
     pub(super) client: &'a Arc<ClientCore>,
     pub(super) position: LinePosition<Hold>,
-    pub(super) mailbox: Arc<Mailbox<Hold>>,
-}
-
-impl LinePlace<'_> {
-    /// Waits for the turn, or for a hold. Returns `None` if it came too late and has gone on to the next
-    /// waiter.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call may be repeated.
-    pub(super) async fn wait(&mut self) -> Option<Delivery<Hold>> {
-        self.position.delivered().await;
-        self.mailbox.take()
-    }
 }
 
 impl Drop for LinePlace<'_> {

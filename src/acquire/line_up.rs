@@ -102,7 +102,7 @@ async fn turn(
         tokio::select! {
             biased;
             () = inside(request) => ControlFlow::Break(()),
-            delivery = place.wait() => ControlFlow::Continue(delivery),
+            delivery = place.position.delivered() => ControlFlow::Continue(delivery),
             () = waiting.draw_late(|drawn| ticket.set(drawn)) => ControlFlow::Break(()),
         }
     });

@@ -1,4 +1,4 @@
-//! Random pauses that grow: during an outage of masters, and behind clients that announce nothing.
+//! Random pauses that grow: after a split vote, during an outage of masters, and behind clients that announce nothing.
 
 use std::time::Duration;
 

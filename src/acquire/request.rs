@@ -197,7 +197,13 @@ impl AcquireRequest {
             is_sticky: self.sticky,
         };
         let hold = idle.take(&self.line_options(), &options)?;
-        let guard = HoldGuard::entered(&self.client, hold, true, self.kind, self.owner.as_ref());
+        let guard = HoldGuard::entered(
+            &self.client,
+            hold,
+            true,
+            self.kind.is_shared(),
+            self.owner.as_ref(),
+        );
         self.begin_hold(guard.hold(), true);
         Some(guard)
     }
@@ -218,7 +224,13 @@ impl AcquireRequest {
         let Some(Entered { first_to_renew }) = entered else {
             return Err(hold);
         };
-        let guard = HoldGuard::entered(&self.client, hold, self.renew, self.kind, self.owner.as_ref());
+        let guard = HoldGuard::entered(
+            &self.client,
+            hold,
+            self.renew,
+            self.kind.is_shared(),
+            self.owner.as_ref(),
+        );
         if first_to_renew {
             self.client.schedule.watch(&guard.hold().grant);
         }

@@ -40,7 +40,7 @@ impl Rollback {
     /// Puts the waiter back into the queues of all masters, not of the first one alone.
     pub(crate) fn requeue_everywhere(&mut self) {
         if let Some(waiting) = &mut self.waiting {
-            waiting.waiter.at_first = false;
+            waiting.waiter.at_first_master = false;
         }
     }
 

@@ -62,7 +62,7 @@ pub(super) fn choose(request: &AcquireRequest, may_ask: impl Fn(usize) -> bool) 
         return None;
     }
     let now = Instant::now();
-    let round_trip = |node: usize| Some((node, pool.slots[node].link().ok()?.is_well(now)?));
+    let round_trip = |node: usize| Some((node, pool.slots[node].link().ok()?.round_trip_if_well(now)?));
     let preferred = pool.preference.of(&request.names).filter(|node| may_ask(*node));
     let well: SmallVec<[(usize, Duration); 8]> = preferred.filter_map(round_trip).collect();
     let mut round_trips: SmallVec<[Duration; 8]> = well.iter().map(|(_, took)| *took).collect();

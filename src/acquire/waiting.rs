@@ -75,7 +75,7 @@ impl<'a> Waiting<'a> {
             comes_within: Waiter::comes_within(pool.config.node_timeout),
             only: None,
             kind: WaiterKind::of(request.kind),
-            at_first: false,
+            at_first_master: false,
         };
         let mut waiting = Self {
             request,
@@ -143,7 +143,6 @@ impl<'a> Waiting<'a> {
         LinePlace {
             client: &self.request.client,
             position,
-            mailbox: Arc::clone(&self.mailbox),
         }
     }
 
@@ -196,9 +195,9 @@ impl<'a> Waiting<'a> {
 
     /// Chooses whether the next attempt asks the first master alone. Then the waiter is in no other queue.
     fn choose_first_asked(&mut self) {
-        let before = self.entry.waiter.at_first;
-        self.entry.waiter.at_first = self.has_met_redisson && first_master::is_possible(self.request);
-        if before || !self.entry.waiter.at_first {
+        let before = self.entry.waiter.at_first_master;
+        self.entry.waiter.at_first_master = self.has_met_redisson && first_master::is_possible(self.request);
+        if before || !self.entry.waiter.at_first_master {
             return;
         }
         let (calls, pool) = (&self.entry.calls, &self.request.client.pool);

@@ -67,7 +67,7 @@ impl Extended {
         Renewal {
             names: &self.hold.grant.names,
             kind,
-            owner: self.hold.grant.field.text(),
+            field: self.hold.grant.field.text(),
             count: self.hold.grant.count(),
             lease: self.lease,
             tokens: self.hold.grant.tokens,

@@ -59,7 +59,7 @@ pub(crate) struct GrantFacts {
     /// Kind of hold that the round requested.
     pub(crate) granted: HoldKind,
     /// Whether the release is announced to clients of Redisson's.
-    pub(crate) is_announced: bool,
+    pub(crate) beside_redisson: bool,
     /// Caption of the grant's holds.
     pub(crate) caption: Option<Arc<Caption>>,
     /// Waiters for the names at the time of the grant.
@@ -222,7 +222,7 @@ impl Grant {
             names: self.names.clone(),
             field: self.field,
             kind: self.granted,
-            is_announced: self.is_announced,
+            beside_redisson: self.beside_redisson,
         }
     }
 
@@ -374,7 +374,7 @@ impl Grant {
             for_so_long: now.since(self.begun).saturating_sub(self.took),
             elsewhere: state.elsewhere,
             may_stay: state.may_stay(now.since(self.begun)),
-            is_announced: self.is_announced,
+            beside_redisson: self.beside_redisson,
             now,
         };
         if !handoff::may_hand_off(&offer, options, next) {
@@ -407,7 +407,7 @@ impl Grant {
         })
     }
 
-    /// Whether a hold has the grant that a task has taken, or is about to take.
+    /// Whether the grant has a hold. Its task may not have taken it yet.
     pub(crate) fn is_held(&self) -> bool {
         self.look(|state, _| state.phase == Phase::Held)
     }
@@ -497,7 +497,7 @@ pub(crate) mod tests {
             needed: 1,
             tokens: Block::NONE,
             granted: HoldKind::Plain,
-            is_announced: false,
+            beside_redisson: false,
             caption: None,
             behind: WaitersBehind::default(),
             begun: now,

@@ -96,7 +96,7 @@ impl Hold {
         self.grant.state().take(self.number, renew)
     }
 
-    /// Notes that the set of the hold has all of its locks. Returns whether the hold was bounded until then.
+    /// Ends the bound of a hold whose set did not have all of its locks. Returns whether there was one.
     pub(crate) fn lift_set_bound(&self) -> bool {
         self.grant.state().lift_set_bound()
     }

@@ -49,7 +49,7 @@ pub(super) struct Handoff {
     /// Whether the grant stays with the client until it is recalled.
     pub(super) may_stay: bool,
     /// Whether clients of other libraries are to make progress beside this crate.
-    pub(super) is_announced: bool,
+    pub(super) beside_redisson: bool,
     /// Time of the offer.
     pub(super) now: Moment,
 }
@@ -77,7 +77,7 @@ fn is_in_turn(offer: &Handoff, options: &LineOptions, next: &NextInLine) -> bool
     // Whether the task began to wait before a moment, by the clock of this process; equal times do not count.
     let waited_at = |moment: Moment| !moment.since(next.begun).is_zero();
     let is_older = |first: NonZeroU64| next.ticket.is_some_and(|ticket| ticket < first.get());
-    if offer.is_announced && offer.for_so_long >= BESIDE_OTHERS {
+    if offer.beside_redisson && offer.for_so_long >= BESIDE_OTHERS {
         return false;
     }
     match offer.elsewhere {

@@ -2,8 +2,8 @@
 //!
 //! Nothing is sent when a hold of a sticky lock is given up, and nothing when the next one begins. The masters keep the
 //! grant for the client meanwhile, so an idle grant is released as soon as it is in the way or not worth its renewals:
-//! - a waiter of another client recalls it (`recall.rs`),
-//! - this client wants its names otherwise,
+//! - a waiter of another client or line recalls it (`recall.rs`),
+//! - this client wants its names with other options,
 //! - it was not used since its last renewal,
 //! - it is two leases old, and wanted or renewed next: recalls may be lost, or denied,
 //! - too many other grants were used after it.
@@ -25,7 +25,7 @@ use crate::queue::LineOptions;
 use crate::round::pool::Pool;
 use crate::values::names::Names;
 
-/// Bounds of the number of times for which the grant of a name is released at once after a recall.
+/// Bounds of the number of unlocks that release the grant of a name after a recall.
 const LEAST_PENALTY: u8 = 2;
 const MOST_PENALTY: u8 = 64;
 /// Number of names whose recalls are remembered.
@@ -50,9 +50,9 @@ struct IdleState {
 /// A name with a grant that was recalled before it was used again.
 #[derive(Clone, Copy, Debug)]
 struct RecalledName {
-    /// Number of releases at once after the last recall. After the next recall it is twice this.
+    /// Number of unlocks that release the grant, after the last recall. After the next recall it is twice this.
     penalty: u8,
-    /// Number of times for which a grant is still released at once.
+    /// Number of these unlocks that are still to come.
     unspent: u8,
 }
 
@@ -71,7 +71,7 @@ impl IdleGrants {
     pub(crate) fn keep(&self, grant: &Arc<Grant>) -> bool {
         let most = self.pool.config.max_idle;
         // Clients of other libraries do not recall.
-        if !grant.field.letters.has(Letter::Sticky) || grant.is_announced || grant.names.len() > most {
+        if !grant.field.letters.has(Letter::Sticky) || grant.beside_redisson || grant.names.len() > most {
             return false;
         }
         let before = {

@@ -61,7 +61,7 @@ impl Release {
     /// master alone.
     pub(crate) fn roll_back(pool: &Arc<Pool>, claim: Claim, waiting: Option<QueueEntry>, to: NodeSet) {
         match waiting {
-            Some(waiting) if waiting.waiter.at_first => {
+            Some(waiting) if waiting.waiter.at_first_master => {
                 let others = to.without(NodeSet::one(FIRST_MASTER));
                 Self::roll_back_on(pool, claim.clone(), None, others);
                 Self::roll_back_on(pool, claim, Some(waiting), to.without(others));

@@ -18,7 +18,7 @@ pub(super) fn begin(pool: &Arc<Pool>, grant: &Grant, lease: Duration, node: usiz
         let acquire = Acquire {
             names: &grant.names,
             kind,
-            owner: &grant.field.text(),
+            field: &grant.field.text(),
             count,
             lease,
             tokens: grant.tokens,

@@ -450,7 +450,7 @@ impl HoldState {
         true
     }
 
-    /// Notes that the set of the hold has all of its locks. Returns whether the hold was bounded until then.
+    /// Ends the bound of a hold whose set did not have all of its locks. Returns whether there was one.
     pub(super) fn lift_set_bound(&mut self) -> bool {
         self.set_completes_within.take().is_some()
     }

@@ -15,7 +15,6 @@ use crate::hold::last_seats;
 use crate::hold::retake;
 use crate::lock::owner::Owner;
 use crate::protocol::job_mark::JobMark;
-use crate::protocol::kind::HoldKind;
 use crate::protocol::node_set::NodeSet;
 use crate::protocol::release_tally::{Ended, ReleaseTally};
 use crate::queue::QueueEntry;
@@ -68,14 +67,14 @@ impl HoldGuard {
         client: &Arc<ClientCore>,
         hold: Hold,
         renew: bool,
-        kind: HoldKind,
+        is_shared: bool,
         owner: Option<&Owner>,
     ) -> Self {
         Self {
             client: Arc::clone(client),
             hold,
             renew,
-            is_shared: kind.is_shared(),
+            is_shared,
             inside: true,
             owner: owner.cloned(),
             made: OnceLock::new(),
@@ -97,7 +96,8 @@ impl HoldGuard {
             // The hold is not renewed before it is taken.
             client.schedule.watch(&hold.grant);
         }
-        Some(Self::entered(client, hold, renew, HoldKind::Plain, owner))
+        // No hold of readers is handed on.
+        Some(Self::entered(client, hold, renew, false, owner))
     }
 
     /// Has the hold renewed as that of a single lock, as its set has all of its locks now.

@@ -89,7 +89,7 @@ impl Topics {
 
     /// Takes in a message from the master at `node`. Returns the waiter that it calls, if the waiter has
     /// ended.
-    pub(crate) fn announce(
+    pub(crate) fn take_in(
         &self,
         node: usize,
         form: ChannelForm,
@@ -111,7 +111,7 @@ impl Topics {
     }
 
     /// Wakes every listener and waiter to look again, because messages may have been missed.
-    pub(crate) fn announce_interruption(&self) {
+    pub(crate) fn interrupt(&self) {
         for (topic, _) in self.joined.lock().values() {
             topic.interruptions.fetch_add(1, Ordering::Relaxed);
             topic.notified.notify_waiters();
@@ -160,14 +160,14 @@ mod tests {
         let mut sent = Vec::new();
         let topic = topics.join(Exact, "a", || sent.push("subscribe"));
         topics.join(Exact, "a", || {});
-        topics.announce(1, Exact, "a", "0");
-        topics.announce(1, Exact, "b", "0");
-        topics.announce(1, Pattern, "a", "0");
+        topics.take_in(1, Exact, "a", "0");
+        topics.take_in(1, Exact, "b", "0");
+        topics.take_in(1, Pattern, "a", "0");
         assert_eq!(
             (topic.notices(0), topic.notices(1), topic.interruptions()),
             (0, 1, 0)
         );
-        topics.announce_interruption();
+        topics.interrupt();
         assert_eq!(topic.interruptions(), 1);
         topics.leave(Exact, "a", || sent.push("too early"));
         topics.leave(Pattern, "a", || sent.push("another"));
@@ -183,9 +183,9 @@ mod tests {
         let waiting = topics.waiters.join(1);
         let before = waiting.snapshot();
         let call = format!("{} a", waiting.number);
-        assert_eq!(topics.announce(0, Exact, "own", &call), None);
+        assert_eq!(topics.take_in(0, Exact, "own", &call), None);
         assert!(waiting.called_since(0, &before));
-        assert_eq!(topics.announce(0, Exact, "own", "odd"), None);
-        assert!(topics.announce(0, Exact, "own", "99 a").is_some());
+        assert_eq!(topics.take_in(0, Exact, "own", "odd"), None);
+        assert!(topics.take_in(0, Exact, "own", "99 a").is_some());
     }
 }

@@ -286,7 +286,7 @@ impl Link {
     }
 
     /// Last round trip of a master that is well: it has a vote, and is neither silent nor behind with pending releases.
-    pub(crate) fn is_well(&self, now: Instant) -> Option<Duration> {
+    pub(crate) fn round_trip_if_well(&self, now: Instant) -> Option<Duration> {
         let is_well = self.quarantine(now).is_zero()
             && !self.is_silent()
             && !self.full.load(Ordering::Relaxed)

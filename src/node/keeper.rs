@@ -157,7 +157,7 @@ impl Keeper {
     fn listener(&self) -> Listener {
         let (slot, topics) = (Arc::clone(&self.slot), Arc::clone(&self.topics));
         Arc::new(move |form, channel, message| {
-            if let Some(stale) = topics.announce(slot.node, form, channel, message) {
+            if let Some(stale) = topics.take_in(slot.node, form, channel, message) {
                 slot.stale(stale);
             }
         })
@@ -179,7 +179,7 @@ impl Keeper {
             let resumed = timeout(self.node_timeout, confirmed).await;
             self.slot.events.subscribed_again(matches!(resumed, Ok(Ok(_))));
         }
-        self.topics.announce_interruption();
+        self.topics.interrupt();
     }
 
     /// Uses one connection, with a set-up that began at `begun`, until the connection ends or is to be replaced.

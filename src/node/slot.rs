@@ -243,7 +243,7 @@ mod tests {
                 letters: Letters::default(),
             },
             kind: HoldKind::Plain,
-            is_announced: false,
+            beside_redisson: false,
         })
     }
 

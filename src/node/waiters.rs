@@ -33,7 +33,8 @@ struct PollDeadlines {
     changed: Notify,
 }
 
-/// Calls for one waiter.
+/// State of one waiter in this process: the calls for it, its places in queues, whether its task is polled, and whether its
+/// wait is over.
 #[derive(Debug)]
 pub(crate) struct Calls {
     pub(crate) number: u64,

@@ -108,7 +108,7 @@ impl Evidence {
 pub(crate) struct Acquire<'a> {
     pub(crate) names: &'a Names,
     pub(crate) kind: HoldKind,
-    pub(crate) owner: &'a str,
+    pub(crate) field: &'a str,
     pub(crate) count: u64,
     pub(crate) lease: Duration,
     pub(crate) tokens: Block,
@@ -125,15 +125,15 @@ pub(crate) struct Acquire<'a> {
 /// Packs a call of `lua/acquire.lua`.
 pub(crate) fn acquire(acquire: &Acquire<'_>, evidence: Evidence) -> Arc<Request> {
     let Acquire {
-        names, kind, owner, ..
+        names, kind, field, ..
     } = *acquire;
     let readers = readers(kind, names);
     let first = || names.iter().next();
     let job = acquire.once.and_then(|keep| Some((keep, first()?)));
-    let pool = acquire
+    let seats = acquire
         .permits
         .and_then(|permits| Some((permits, kind.queued_under(first()?))));
-    let (script, apart) = match (&job, &pool) {
+    let (script, apart) = match (&job, &seats) {
         (Some(_), _) => (&ACQUIRE_ONCE, 1),
         (_, Some(_)) => (&ACQUIRE_PERMIT, 1),
         _ => (&ACQUIRE, 0),
@@ -149,8 +149,8 @@ pub(crate) fn acquire(acquire: &Acquire<'_>, evidence: Evidence) -> Arc<Request>
     call.keys(readers);
     call.words(evidence.key());
     call.keys(job.map(|(_, name)| keys::done(name)));
-    call.keys(pool.map(|(_, name)| deadlines(name)));
-    call.word(owner);
+    call.keys(seats.map(|(_, name)| deadlines(name)));
+    call.word(field);
     call.ms(acquire.lease);
     let options = [
         kind.mode(),
@@ -158,51 +158,50 @@ pub(crate) fn acquire(acquire: &Acquire<'_>, evidence: Evidence) -> Arc<Request>
         evidence.key().map(|_| "m"),
     ];
     let is_large = acquire.fencing == Fencing::Proposed && acquire.tokens.size() > Block::SIZE;
-    let is_first_try = acquire.count == 1
-        && acquire.precedence == Precedence::Tried
-        && acquire.about.is_none()
-        && pool.is_none();
-    let is_short = is_first_try && options == [None; 3] && !is_large;
+    // The count, the ticket, the waiter and the text follow.
+    let has_place = acquire.count != 1
+        || acquire.precedence != Precedence::Tried
+        || acquire.about.is_some()
+        || seats.is_some();
+    let has_options = has_place || is_large || options != [None; 3];
     if acquire.tokens.is_none() {
-        call.words((!is_short).then_some(""));
+        call.words(has_options.then_some(""));
     } else {
         call.number(acquire.tokens.last.get());
     }
-    if is_short {
-        job.inspect(|(keep, _)| call.ms(*keep));
-        return call.done();
+    if has_options {
+        let options = options.map(Option::unwrap_or_default).concat();
+        if is_large {
+            call.word(&format!("{options}{}", acquire.tokens.size()));
+        } else {
+            call.word(&options);
+        }
     }
-    let options = options.map(Option::unwrap_or_default).concat();
-    if is_large {
-        call.word(&format!("{options}{}", acquire.tokens.size()));
-    } else {
-        call.word(&options);
-    }
-    if !is_first_try {
+    if has_place {
         call.number(acquire.count);
         call.number(acquire.precedence.ticket());
         let waiter = acquire.precedence.waiter().map(|waiter| waiter.placed());
         call.words(
             waiter
                 .as_deref()
-                .or((acquire.about.is_some() || pool.is_some()).then_some("")),
+                .or((acquire.about.is_some() || seats.is_some()).then_some("")),
         );
         call.words(acquire.about);
     }
-    pool.inspect(|(permits, _)| call.number(u64::from(*permits)));
+    seats.inspect(|(permits, _)| call.number(u64::from(*permits)));
     job.inspect(|(keep, _)| call.ms(*keep));
     call.done()
 }
 
 /// Packs a call of `lua/mark.lua`: the job of a name is done, by the hold with this owner field if it is known.
-pub(crate) fn mark(names: &Names, mark: &JobMark, owner: Option<&str>) -> Arc<Request> {
+pub(crate) fn mark(names: &Names, mark: &JobMark, field: Option<&str>) -> Arc<Request> {
     let mut call = Encoder::new(&MARK, 2 * names.len(), once(names));
     call.keys(names.iter().map(keys::done));
     for name in names.iter() {
         call.word(name);
     }
     mark_words(&mut call, mark);
-    call.word(owner.unwrap_or_default());
+    call.word(field.unwrap_or_default());
     call.done()
 }
 
@@ -223,7 +222,7 @@ fn mark_words(call: &mut Encoder, mark: &JobMark) {
 pub(crate) struct Renewal<'a> {
     pub(crate) names: &'a Names,
     pub(crate) kind: HoldKind,
-    pub(crate) owner: String,
+    pub(crate) field: String,
     pub(crate) count: u64,
     pub(crate) lease: Duration,
     pub(crate) tokens: Block,
@@ -257,7 +256,7 @@ pub(crate) fn extend(renewals: &[Renewal<'_>], fencing: Fencing, evidence: Evide
     call.words(evidence.key());
     call.flag(evidence == Evidence::ClockAndRecord);
     for renewal in renewals {
-        call.word(&renewal.owner);
+        call.word(&renewal.field);
         call.number(renewal.count);
         call.ms(renewal.lease);
         call.number(renewal.names.len() as u64);
@@ -362,7 +361,7 @@ const ANNOUNCE: &str = "announce";
 
 /// Writes the channels on which clients of Redisson's wait for a release, if it is announced to them.
 fn announcement(call: &mut Encoder, claim: &Claim) {
-    if claim.is_announced {
+    if claim.beside_redisson {
         call.word(ANNOUNCE);
         call.keys(claim.names.iter().map(|name| claim.kind.channel(name)));
     }
@@ -414,7 +413,7 @@ pub(crate) fn list(cursor: &str, pattern: &str, of: Listed) -> Arc<Request> {
 }
 
 /// Packs a call of `lua/force.lua`, with the holders of each name that any master reported. A master does
-/// nothing once its clock has passed `latest_us`. With `is_announced`, clients of Redisson's get a message.
+/// nothing once its clock has passed `latest_us`. With `beside_redisson`, clients of Redisson's get a message.
 pub(crate) fn force(
     names: &Names,
     kind: HoldKind,
@@ -422,7 +421,7 @@ pub(crate) fn force(
     mark_lifetime: Duration,
     holders: &[Vec<Arc<str>>],
     (by, reason): (&str, &str),
-    is_announced: bool,
+    beside_redisson: bool,
 ) -> Arc<Request> {
     let mut call = Encoder::new(&FORCE, 5 * names.len(), once(names));
     for name in names.iter() {
@@ -438,8 +437,8 @@ pub(crate) fn force(
     call.number(latest_us);
     call.ms(mark_lifetime);
     call.words([by, reason]);
-    call.flag(is_announced);
-    for name in names.iter().filter(|_| is_announced) {
+    call.flag(beside_redisson);
+    for name in names.iter().filter(|_| beside_redisson) {
         call.keys([HoldKind::Plain.channel(name), HoldKind::Write.channel(name)]);
     }
     for holders in holders {
@@ -505,7 +504,7 @@ mod tests {
             comes_within: Duration::from_secs(1),
             only: None,
             kind: WaiterKind::Alone,
-            at_first: false,
+            at_first_master: false,
         }
     }
 
@@ -519,16 +518,16 @@ mod tests {
                 letters: Letters::default(),
             },
             kind: HoldKind::Plain,
-            is_announced: false,
+            beside_redisson: false,
         };
         let owner = claim.field.text();
         let arguments = |claim: &Claim| words(&release(claim, Some((waiter(), false)))).split_off(9);
         assert_eq!(arguments(&claim), [&owner, "7:1000", "99"]);
-        claim.is_announced = true;
+        claim.beside_redisson = true;
         let channels = ["redisson_lock__channel:{a}", "redisson_lock__channel:{b}"];
         let expected = [&[&owner, "announce"][..], &channels, &["7:1000", "99"]].concat();
         assert_eq!(arguments(&claim), expected);
-        let forced = |is_announced| {
+        let forced = |beside_redisson| {
             words(&force(
                 &claim.names,
                 HoldKind::Plain,
@@ -536,7 +535,7 @@ mod tests {
                 Duration::ZERO,
                 &[vec![], vec![]],
                 ("ops", "why"),
-                is_announced,
+                beside_redisson,
             ))
         };
         assert_eq!(forced(false)[13..], ["5", "0", "ops", "why", "0", "0", "0"]);
@@ -549,7 +548,7 @@ mod tests {
         let mut call = Acquire {
             names: &names,
             kind: HoldKind::Plain,
-            owner: "me:1",
+            field: "me:1",
             count: 1,
             lease: second,
             tokens: FencingToken(5).block(Block::SIZE),

@@ -11,7 +11,7 @@ pub(crate) struct Claim {
     pub(crate) field: Field,
     pub(crate) kind: HoldKind,
     /// Whether the release is announced to clients of Redisson's.
-    pub(crate) is_announced: bool,
+    pub(crate) beside_redisson: bool,
 }
 
 impl Claim {

@@ -85,6 +85,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_script_has_the_same_bound() {
+        let script = include_str!("../../lua/permits.lua");
+        assert!(script.contains(&format!("or 0, {MOST_PERMITS})")));
+    }
+
+    #[test]
     fn the_seats_of_most_masters_are_those_that_a_quorum_may_give() {
         let seats = |text| SeatSet::parse(text).expect("seats");
         let mut free = FreeSeats::unknown(3);

@@ -65,7 +65,7 @@ pub(crate) struct Waiter {
     pub(crate) only: Option<usize>,
     pub(crate) kind: WaiterKind,
     /// Whether the waiter is in the queues of the first master alone.
-    pub(crate) at_first: bool,
+    pub(crate) at_first_master: bool,
 }
 
 impl Waiter {
@@ -188,7 +188,7 @@ mod tests {
             comes_within: Waiter::comes_within(Duration::from_millis(50)),
             only: None,
             kind: WaiterKind::Alone,
-            at_first: false,
+            at_first_master: false,
         };
         assert_eq!(
             (waiter.text(), waiter.placed()),

@@ -272,8 +272,6 @@ impl<T> Lines<T> {
     }
 }
 
-impl<T> Line<T> {}
-
 impl<T> LineRef<T> {
     /// Notes that the task with the turn holds.
     pub(crate) fn held_by(&self, holding: Weak<dyn Holding>) {
@@ -381,17 +379,18 @@ impl<T> Clone for LineRef<T> {
 }
 
 impl<T> LinePosition<T> {
-    /// Waits until a turn or a hold is put in the mailbox. Either may have been taken back from there.
+    /// Waits for a turn or a hold. Returns `None` if it came too late and has gone on to the next waiter.
     ///
     /// # Cancel safety
     ///
-    /// A turn or hold that comes meanwhile stays in the mailbox.
-    pub(crate) async fn delivered(&mut self) {
+    /// A turn or hold that comes meanwhile stays in the mailbox. The call may be repeated until it has returned.
+    pub(crate) async fn delivered(&mut self) -> Option<Delivery<T>> {
         if (&mut self.notice).await.is_err() {
             // A waiter is taken out of the line only to get a turn or a hold.
             std::future::pending::<()>().await;
         }
         self.is_served = true;
+        self.mailbox.take()
     }
 
     /// Access to the waiter's ticket, which may not have been drawn when the waiter came.

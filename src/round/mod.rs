@@ -57,7 +57,7 @@ pub(crate) struct Round {
     has_answer: bool,
     /// Time for which each master has no vote, if that matters.
     quarantined: Option<Box<[Duration]>>,
-    /// Boxed for the same reason as the hooks.
+    /// Masters that are not asked at first. Boxed, because few rounds have some, and a round is moved often.
     others: Option<Box<Others>>,
     /// Time at which the round gives up masters that have not answered.
     pub(crate) deadline: Instant,
@@ -535,15 +535,16 @@ impl Round {
 
     fn send(&self, node: usize, by: By) {
         let reply = self.inbox.expect(node);
-        match &self.links[node] {
-            Ok(link) if self.release.is_some() && by == By::Sha && link.is_backed_up() => {
-                if let Some(claim) = &self.release {
-                    let release = PendingRelease::new(claim.clone()).answered_to(reply);
-                    self.pool.slots[node].defer(release);
-                }
+        let link = match &self.links[node] {
+            Ok(link) => link,
+            Err(fault) => return reply.give(Err(fault.clone())),
+        };
+        match &self.release {
+            Some(claim) if by == By::Sha && link.is_backed_up() => {
+                let release = PendingRelease::new(claim.clone()).answered_to(reply);
+                self.pool.slots[node].defer(release);
             }
-            Ok(link) => link.call(&self.request, by, reply),
-            Err(fault) => reply.give(Err(fault.clone())),
+            _ => link.call(&self.request, by, reply),
         }
     }
 }

@@ -21,7 +21,7 @@ fn passes(later: u64, change: impl FnOnce(&mut Handoff, &mut LineOptions, &mut N
         for_so_long: Duration::from_millis(later),
         elsewhere: None,
         may_stay: false,
-        is_announced: false,
+        beside_redisson: false,
         // The grant took 5 ms.
         now: at(1_005 + later),
     };
@@ -61,8 +61,8 @@ fn without_waiters_elsewhere_it_goes_on_for_a_second() {
     let late = |_: &mut Handoff, _: &mut LineOptions, next: &mut NextInLine| next.begun = at(1_020);
     assert!(passes(994, late) && !passes(995, late));
     assert!(passes(5_000, |offer, _, _| offer.may_stay = true));
-    assert!(passes(29, |offer, _, _| offer.is_announced = true));
-    assert!(!passes(30, |offer, _, _| offer.is_announced = true));
+    assert!(passes(29, |offer, _, _| offer.beside_redisson = true));
+    assert!(!passes(30, |offer, _, _| offer.beside_redisson = true));
     assert!(passes(1, |offer, _, _| offer.number = 63));
     assert!(
         !passes(1, |offer, _, _| offer.number = 64),

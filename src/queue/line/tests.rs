@@ -27,7 +27,7 @@ fn new(waiters: &Waiters, ticket: u64) -> QueueEntry {
         comes_within: Duration::from_secs(1),
         only: None,
         kind: WaiterKind::Alone,
-        at_first: false,
+        at_first_master: false,
     };
     QueueEntry { waiter, calls }
 }
@@ -56,8 +56,7 @@ fn join(lines: &Arc<Lines<u32>>, options: &LineOptions, entry: QueueEntry) -> Ha
 }
 
 async fn delivered(position: &mut LinePosition<u32>) -> Delivery<u32> {
-    position.delivered().await;
-    position.mailbox.take().expect("nobody has taken it back")
+    position.delivered().await.expect("nobody has taken it back")
 }
 
 fn turn(delivery: Delivery<u32>) -> Turn<u32> {

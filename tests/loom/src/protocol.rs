@@ -35,7 +35,7 @@ pub(crate) mod claim {
         pub(crate) names: Names,
         pub(crate) field: Field,
         pub(crate) kind: HoldKind,
-        pub(crate) is_announced: bool,
+        pub(crate) beside_redisson: bool,
     }
 }
 

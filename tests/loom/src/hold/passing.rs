@@ -44,8 +44,7 @@ struct Waits {
 impl Waits {
     /// The delivery to it, unless that is taken back before it is taken.
     async fn delivered(&mut self) -> Option<Delivery<Hold>> {
-        self.position.delivered().await;
-        self.mailbox.take()
+        self.position.delivered().await
     }
 }
 
@@ -82,7 +81,7 @@ impl Process {
             needed: 1,
             tokens: FencingToken(100).block(Block::SIZE),
             granted: HoldKind::Plain,
-            is_announced: false,
+            beside_redisson: false,
             caption: None,
             behind: WaitersBehind::default(),
             begun: NOW,
