@@ -1,5 +1,7 @@
 //! One try: enters the hold that the owner has, or attempts a new one.
 
+use std::time::Duration;
+
 use crate::acquire::attempt::attempt;
 use crate::acquire::refusal::Refusal;
 use crate::acquire::request::AcquireRequest;
@@ -63,28 +65,12 @@ pub(crate) async fn acquire_as(
 ///
 /// The entry counts only once nothing can fail any more. So a failed or cancelled re-entry leaves the hold
 /// unchanged.
-async fn reenter(
-    request: &AcquireRequest,
-    hold: Hold,
-    HoldView {
-        at: mut now,
-        left,
-        lease,
-        is_past_bound,
-        ..
-    }: HoldView,
-) -> Result<Option<HoldGuard>, Refusal> {
+async fn reenter(request: &AcquireRequest, hold: Hold, view: HoldView) -> Result<Option<HoldGuard>, Refusal> {
     suits(request, &hold)?;
-    let is_kept = !request.at_least.is_zero();
-    let most = request.client.pool.config.most_validity(lease);
-    let is_beyond_lease = request.min_validity >= most || request.at_least >= most;
-    let is_longer = request.lease > lease && (!request.renew || is_beyond_lease);
-    // Its bound would be none if whoever enters again and again extended it.
-    let is_short = !is_past_bound && (left < lease / 3 || left <= request.min_validity);
-    if is_longer || is_short || is_kept && left < request.at_least {
-        let longer = is_longer.then_some(request.lease);
-        match extend(&request.client, &hold, longer.unwrap_or(lease)).await {
-            Err(ExtendError::NotExtended { votes, .. }) if longer.is_some() || left < request.at_least => {
+    let mut now = view.at;
+    if let Some((lease, is_needed)) = extension(request, &hold, view) {
+        match extend(&request.client, &hold, lease).await {
+            Err(ExtendError::NotExtended { votes, .. }) if is_needed => {
                 let error = LockError::Unreachable { votes };
                 return Err(Refusal::new(error, LossReason::Unreachable, hold.grant.votes()));
             }
@@ -96,11 +82,10 @@ async fn reenter(
         now = request.client.pool.clock.now();
     }
     match request.enter(hold, now) {
-        Ok(guard) if is_kept => {
+        Ok(guard) => {
             request.keep(guard.hold(), now);
             Ok(Some(guard))
         }
-        Ok(guard) => Ok(Some(guard)),
         // A new attempt would be refused because of the owner's own hold.
         Err(hold) if !hold.view(now).left.is_zero() => {
             let its = hold.grant.kind();
@@ -111,6 +96,22 @@ async fn reenter(
         }
         Err(_) => Ok(None),
     }
+}
+
+/// Lease of the extension that an entry is to be preceded by, and whether the entry fails without it.
+#[inline]
+fn extension(request: &AcquireRequest, hold: &Hold, view: HoldView) -> Option<(Duration, bool)> {
+    let HoldView { at, left, lease, .. } = view;
+    let is_beyond_its_lease = || {
+        let most = request.client.pool.config.most_validity(lease);
+        request.min_validity >= most || request.at_least >= most
+    };
+    let is_longer = request.lease > lease && (!request.renew || is_beyond_its_lease());
+    let is_needed = is_longer || left < request.at_least;
+    let is_short = left < lease / 3 || left <= request.min_validity;
+    // Entries that extend a hold beyond its bound would let it last for ever.
+    let is_wanted = is_needed || is_short && !hold.is_past_bound(at);
+    is_wanted.then_some((if is_longer { request.lease } else { lease }, is_needed))
 }
 
 /// Checks that the hold suits the request, apart from its time.

@@ -41,6 +41,11 @@ impl Hold {
         self.grant.state().view(self.number, now)
     }
 
+    /// Whether the hold has lasted for as long as it may be renewed.
+    pub(crate) fn is_past_bound(&self, now: Moment) -> bool {
+        self.grant.state().is_past_bound(now)
+    }
+
     pub(crate) fn count(&self) -> u64 {
         self.grant.state().count(self.number)
     }

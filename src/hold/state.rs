@@ -131,8 +131,6 @@ pub(crate) struct HoldView {
     pub(crate) left: Duration,
     pub(crate) lease: Duration,
     pub(crate) kind: HoldKind,
-    /// Whether the hold has lasted for as long as it may be renewed.
-    pub(crate) is_past_bound: bool,
 }
 
 /// Change by a new entry into a hold.
@@ -253,12 +251,11 @@ impl HoldState {
             left,
             lease: self.lease,
             kind: self.kind,
-            is_past_bound: self.is_past_bound(now),
         }
     }
 
     /// Whether the hold has lasted for as long as it may be renewed.
-    fn is_past_bound(&self, now: Moment) -> bool {
+    pub(super) fn is_past_bound(&self, now: Moment) -> bool {
         let bounds = [self.max_hold, self.set_completes_within];
         let age = now.since(self.since);
         bounds.into_iter().flatten().any(|most| age >= most)
