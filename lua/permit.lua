@@ -76,7 +76,7 @@ do
     if ARGV[3] ~= '' or redis.call('exists', KEYS[4]) == 0 then
       if waiter ~= '' then queues.drop(queue, its_deadlines, waiter) end
       its.call_first(now, '', nil, wanted)
-      its.tell(now, lease)
+      its.tell(#open - 1, lease)
     end
   end
   -- There is no other queue for the seat.

@@ -99,15 +99,13 @@ local function seats(queues, pool)
     end
   end
 
-  -- Sends the end of a new lease to the waiter that waits for it, if the lease ends before that waiter would ask by itself.
-  local function tell(now, lease)
-    if lease >= queues.BEAT then return end
-    local at = 0
-    for _, left in ipairs(lefts()) do
-      if left <= lease then at = at + 1 end
-    end
-    local waiter = redis.pcall('zrange', queue, at, at)[1]
-    if waiter then queues.call(waiter, pool, lease) end
+  -- Tells the first waiter without a free seat, behind as many waiters as seats are `open`, when the next seat becomes free:
+  -- as a lease ends, of those that are held or the new one, if that is before the waiter would ask by itself.
+  local function tell(open, lease)
+    local left = math.min(lefts()[1] or math.huge, lease)
+    if left >= queues.BEAT then return end
+    local waiter = redis.pcall('zrange', queue, open, open)[1]
+    if waiter then queues.call(waiter, pool, left) end
   end
 
   -- Whether nobody has a permit, or waits for one.

@@ -10,7 +10,8 @@
 -- - The name is held: the next waiter gets the message that it would have got at the head. Behind another library's
 --   client the message is to ask, because only the head listens for its release. Else it is the end of a short lease.
 --
--- A waiter for a permit is in one queue alone. As many waiters as seats are free are called.
+-- A waiter for a permit is in one queue alone. As many waiters as seats are free are called, and the next one is told the
+-- end of a short lease.
 --
 -- Atomic, because a release must not call the waiter in between.
 
@@ -22,7 +23,9 @@ for i = 1, #KEYS, 3 do
   if queues.drop(queue, deadlines, ARGV[1]) then
     removed = removed + 1
     if string.find(ARGV[1], 'k:%d+$') then
-      seats(queues, name).call_first(now, '')
+      local its = seats(queues, name)
+      its.call_first(now, '')
+      its.tell(#its.free(), math.huge)
       break
     end
     local is_read = readers().read_until(name)

@@ -96,7 +96,7 @@ impl IdleGrants {
         }
         // The grant's last hold may not have been renewed any more.
         self.schedule.watch(grant);
-        while self.names.load(Ordering::Relaxed) > most && self.release_oldest(grant) {}
+        while self.names.load(Ordering::Relaxed) > most && self.release_oldest(grant, most) {}
         if self.pool.is_closed() {
             // The client was closed in between, and may not have found it idle.
             self.release(grant);
@@ -207,14 +207,21 @@ impl IdleGrants {
         drop(removed);
     }
 
-    /// Releases the idle grant that was used least recently, apart from `newest`. Returns whether there was one.
-    fn release_oldest(&self, newest: &Arc<Grant>) -> bool {
+    /// Releases the idle grant that was used least recently, apart from `newest`, if more than `most` names are idle. Returns
+    /// whether there was one. Grants that are held again take no place.
+    fn release_oldest(&self, newest: &Arc<Grant>, most: usize) -> bool {
         let oldest = {
             let state = self.state.lock();
-            let others = state.grants.values().filter(|grant| !Arc::ptr_eq(grant, newest));
             let now = self.pool.clock.now();
-            let idle = others.filter_map(|grant| Some((now.since(grant.idle_since_hold_of()?), grant)));
-            idle.max_by_key(|(age, _)| *age)
+            let idle = state
+                .grants
+                .values()
+                .filter_map(|grant| Some((now.since(grant.idle_since_hold_of()?), grant)));
+            let idle: Vec<_> = idle.collect();
+            let others = idle.iter().filter(|(_, grant)| !Arc::ptr_eq(grant, newest));
+            let oldest = others.max_by_key(|(age, _)| *age);
+            oldest
+                .filter(|_| idle.len() > most)
                 .map(|(_, grant)| Arc::clone(grant))
         };
         let Some(oldest) = oldest else { return false };

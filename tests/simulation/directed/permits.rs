@@ -332,6 +332,34 @@ async fn the_end_of_a_short_lease_is_told() {
     assert!(came - released < ms(1100), "{:?}", came - released);
 }
 
+/// So is whoever is the next one because the waiter ahead gives up, or gets another seat.
+#[tokio::test(start_paused = true)]
+async fn whoever_moves_up_is_told_the_end_of_a_short_lease() {
+    for gives_up in [true, false] {
+        let permits = if gives_up { 1 } else { 2 };
+        let cluster = Cluster::new(3);
+        let (crashed, well) = (connect(&cluster).await, connect(&cluster).await);
+        let begun = Instant::now();
+        let short = gpu(&crashed, permits).lease(ms(2500));
+        short.lock().await.expect("free").leak();
+        let held = match gives_up {
+            true => None,
+            false => Some(gpu(&well, permits).lock().await.expect("free")),
+        };
+        let first = gpu(&well, permits).wait(ms(1000));
+        let first = tokio::spawn(async move { first.lock().await });
+        sleep(ms(20)).await;
+        let second = wait_for(&cluster, permits, ms(10)).await;
+        sleep(ms(500)).await;
+        drop(held);
+        let first = first.await.expect("no panic");
+        assert_eq!(first.is_err(), gives_up);
+        let came = second.await.expect("no panic");
+        assert!(came - begun < ms(2600), "{:?}", came - begun);
+        drop(first);
+    }
+}
+
 /// An ordinary lock on a seat does not stand in the queue for permits. A waiter that meets it asks again when its lease ends.
 #[tokio::test(start_paused = true)]
 async fn a_lock_on_a_seat_is_waited_for() {

@@ -509,6 +509,23 @@ async fn two_may_stay() -> (Cluster, Masters) {
     (cluster, masters.expect("connects"))
 }
 
+/// Names that are held again take no place of names that stay.
+#[tokio::test(start_paused = true)]
+async fn what_is_held_does_not_count_among_what_stays() {
+    let (_cluster, masters) = two_may_stay().await;
+    let sticky = |name: &str| masters.red_lock(name).sticky();
+    let mut held = Vec::new();
+    for name in ["a", "b"] {
+        sticky(name).run(async |_| ()).await.expect("free");
+        held.push(sticky(name).lock().await.expect("it stayed"));
+    }
+    for name in ["c", "d", "e"] {
+        let guard = sticky(name).lock().await.expect("free");
+        assert_eq!(guard.unlock().await.expect("held"), Unlocked::Stays);
+    }
+    assert_eq!(masters.status().idle, 2);
+}
+
 /// A grant that ends otherwise than by a release does not count any more.
 #[tokio::test(start_paused = true)]
 async fn what_is_kept_or_leaked_is_forgotten() {
