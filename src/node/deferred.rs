@@ -218,12 +218,14 @@ impl Deferrals {
             }
         }
         let full = queue.bytes > BACKLOG;
+        // Within the mutex, as answers of an old and of a new connection may come at once.
+        let is_drained = self.full.swap(full, Ordering::Relaxed) && !full;
         self.events.meters.pending(queue.waiting.len() + queue.sent);
         drop(queue);
         for (deferred, answer) in settled {
             deferred.settle(answer);
         }
-        if self.full.swap(full, Ordering::Relaxed) && !full {
+        if is_drained {
             self.backlog_drained.notify_waiters();
         }
         self.settled.notify_waiters();

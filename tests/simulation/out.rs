@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::guard::{Guard, LockKind};
@@ -38,9 +39,15 @@ pub(crate) struct Out {
     /// Until when its names are kept if it is given up before.
     pub(crate) kept_until: Duration,
     pub(crate) watch: Option<AbortOnDropHandle<()>>,
+    /// Token that its first guard gave at once: one that is asked for later need not tell by itself.
+    pub(crate) signal: Option<CancellationToken>,
 }
 
 impl Out {
+    pub(crate) fn is_signalled(&self) -> bool {
+        self.signal.as_ref().is_some_and(CancellationToken::is_cancelled)
+    }
+
     pub(crate) fn enter(&mut self, guard: &Arc<Guard>, kind: LockKind, renews: bool) {
         self.guards.push(Entered {
             guard: Arc::downgrade(guard),

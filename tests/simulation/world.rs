@@ -184,6 +184,7 @@ impl World {
             entry.kept_until = entry.kept_until.max(kept_until);
             if !again {
                 entry.kind = terms.kind;
+                entry.signal = Some(cancelled.clone());
             }
         });
         if !again {
@@ -322,7 +323,7 @@ impl World {
                         hold: *hold,
                         kind,
                         validity: told.validity,
-                        signalled: told.signalled,
+                        signalled: entry.is_signalled(),
                         count: told.count,
                         expected: count,
                         against: told.against,
@@ -467,7 +468,6 @@ struct Grant {
 #[derive(Clone, Copy)]
 pub(crate) struct Told {
     validity: Duration,
-    signalled: bool,
     count: u64,
     against: usize,
 }
@@ -476,7 +476,6 @@ impl Told {
     fn by(guard: &Guard) -> Self {
         Self {
             validity: guard.validity(),
-            signalled: guard.cancellation_token().is_cancelled(),
             count: guard.hold_count(),
             against: against(&guard.votes()),
         }
@@ -486,7 +485,6 @@ impl Told {
     pub(crate) fn lent<M: Mode>(guard: &MultiLockGuard<M>) -> Self {
         Self {
             validity: guard.validity(),
-            signalled: guard.cancellation_token().is_cancelled(),
             count: guard.hold_count(),
             against: against(&guard.votes()),
         }
