@@ -1,6 +1,6 @@
 //! An acquisition dropped at any await point leaves nothing behind.
 //!
-//! The cartesian product: each of three masters grants, refuses, fails, is slow or never answers. The future is
+//! All combinations: each of three masters grants, refuses, fails, is slow or never answers. The future is
 //! dropped after every possible number of polls.
 
 use std::time::Duration;
@@ -119,15 +119,26 @@ async fn drop_everywhere(answers: [Answer; 3], policy: Policy, waiting: bool) ->
 }
 
 async fn cartesian(policy: Policy, waiting: bool) {
+    // The order in which the masters answer matters within a round, and so to a try: a wait goes through each combination
+    // once, in the one order under RedLock and in the other under MultiLock.
+    let is_tried = |[first, second, third]: [usize; 3]| match policy {
+        _ if !waiting => true,
+        Policy::MultiLock => first >= second && second >= third,
+        _ => first <= second && second <= third,
+    };
     let mut points = 0;
-    for first in ANSWERS {
-        for second in ANSWERS {
-            for third in ANSWERS {
-                points += drop_everywhere([first, second, third], policy, waiting).await;
+    for first in 0..ANSWERS.len() {
+        for second in 0..ANSWERS.len() {
+            for third in 0..ANSWERS.len() {
+                let places = [first, second, third];
+                if is_tried(places) {
+                    points += drop_everywhere(places.map(|place| ANSWERS[place]), policy, waiting).await;
+                }
             }
         }
     }
-    assert!(points > 250, "only {points} await points were tried");
+    let least = if waiting { 100 } else { 250 };
+    assert!(points > least, "only {points} await points were tried");
 }
 
 #[tokio::test(start_paused = true)]

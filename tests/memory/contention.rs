@@ -93,7 +93,7 @@ impl Contest<'_> {
         ms(contenders * (self.habit.longest() + ways * self.way))
     }
 
-    /// Until everybody has had about 25 turns.
+    /// Until everybody has had about 15 turns.
     async fn run(&self) -> Outcome {
         let cluster = Cluster::new(MASTERS);
         let mut locks = Vec::new();
@@ -109,7 +109,7 @@ impl Contest<'_> {
             locks.push(masters.lock("a", *policy));
         }
         let inside = Arc::new(AtomicUsize::new(0));
-        let (mut tasks, until) = (Vec::new(), Instant::now() + self.turn() * 25);
+        let (mut tasks, until) = (Vec::new(), Instant::now() + self.turn() * 15);
         for task in 0..self.tasks {
             for (process, lock) in locks.iter().enumerate() {
                 let contender = task * locks.len() as u64 + process as u64;

@@ -44,7 +44,7 @@ async fn who_forced_and_why_is_told_to_the_holder_and_shown_for_a_day() {
     for name in lock.inspect().await.expect("they tell") {
         assert_eq!(name.last_force.as_ref(), Some(force), "{}", name.name);
     }
-    sleep(NEARLY_A_DAY).await;
+    tokio::time::advance(NEARLY_A_DAY).await;
     assert!(lock.inspect().await.expect("they tell")[0].last_force.is_some());
     sleep(ms(120_000)).await;
     assert_eq!(lock.inspect().await.expect("they tell")[0].last_force, None);

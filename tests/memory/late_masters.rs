@@ -55,17 +55,17 @@ async fn with_a_late_master() -> (Cluster, Masters) {
 #[tokio::test(start_paused = true)]
 async fn a_release_is_sent_once_to_a_master_that_is_late() {
     let (cluster, masters) = with_a_late_master().await;
-    for pair in 0..6000 {
+    for pair in 0..2000 {
         let lock = masters.red_lock(format!("n{pair}"));
         let guard = lock.try_lock().await.expect("two are in time");
         guard.unlock().await.expect("held");
         sleep(ms(2)).await;
     }
     sleep(ms(1000)).await;
-    assert_eq!(releases(&cluster, 2), 6000, "one a pair");
+    assert_eq!(releases(&cluster, 2), 2000, "one a pair");
     assert_eq!(cluster.master(2).locks(), [] as [&str; 0]);
     sleep(ms(60_000)).await;
-    assert_eq!(releases(&cluster, 2), 6000, "and none after the last");
+    assert_eq!(releases(&cluster, 2), 2000, "and none after the last");
 }
 
 #[tokio::test(start_paused = true)]
@@ -171,12 +171,12 @@ async fn take_many(masters: &Masters, locks: usize, length: usize) -> Vec<MultiL
 async fn many_guards_that_are_dropped_at_once_leave_nothing() {
     let cluster = Cluster::new(3);
     let masters = connect_by_default(&cluster).await;
-    drop(take_many(&masters, 4000, 500).await);
+    drop(take_many(&masters, 1000, 2000).await);
     sleep(ms(2000)).await;
     for (place, master) in cluster.iter().enumerate() {
         assert_eq!(master.locks(), [] as [&str; 0]);
         assert!(
-            releases(&cluster, place) < 2000,
+            releases(&cluster, place) < 500,
             "{} calls",
             releases(&cluster, place)
         );
@@ -188,13 +188,16 @@ async fn many_guards_that_are_dropped_at_once_leave_nothing() {
 async fn whoever_locks_faster_than_masters_release_is_slowed_down() {
     let cluster = Cluster::new(3);
     let masters = connect_by_default(&cluster).await;
-    drop(take_many(&masters, 3000, 3000).await);
-    // The backlogs are above their limit, and yet the call is not refused.
+    let guards = take_many(&masters, 1000, 3000).await;
+    slow_down(&cluster, 5);
+    drop(guards);
+    assert!(masters.status().nodes.iter().all(|node| node.is_overloaded));
+    // The call is not refused: it waits until the backlogs are below their limit.
     let begun = Instant::now();
     let guard = masters.red_lock("a").wait(ms(5000)).lock().await.expect("free");
-    println!("after {:?}", begun.elapsed());
+    assert!(begun.elapsed() >= ms(50), "{:?}", begun.elapsed());
     guard.unlock().await.expect("held");
-    sleep(ms(2000)).await;
+    sleep(ms(5000)).await;
     for master in cluster.iter() {
         assert_eq!(master.locks(), [] as [&str; 0]);
     }
@@ -225,7 +228,7 @@ async fn closing_takes_the_time_that_far_masters_need() {
     let cluster = Cluster::new(3);
     let masters = connect_by_default(&cluster).await;
     let mut guards = Vec::new();
-    for n in 0..3000 {
+    for n in 0..1000 {
         guards.push(masters.red_lock(format!("n{n}")).try_lock().await.expect("free"));
     }
     for master in cluster.iter() {
@@ -234,7 +237,7 @@ async fn closing_takes_the_time_that_far_masters_need() {
     // Given up on the way, and called again.
     assert!(timeout(ms(100), masters.close(Closing::Release)).await.is_err());
     let closed = masters.close(Closing::Release).await;
-    assert_eq!((closed.released, closed.unconfirmed), (3000, 0));
+    assert_eq!((closed.released, closed.unconfirmed), (1000, 0));
     assert_eq!(closed.left, []);
     for master in cluster.iter() {
         assert_eq!(master.locks(), [] as [&str; 0]);
@@ -244,7 +247,7 @@ async fn closing_takes_the_time_that_far_masters_need() {
 /// The watchdog, which releases lost holds, ends with the client, and may be late by a few milliseconds.
 #[tokio::test(start_paused = true)]
 async fn closing_releases_what_was_lost_a_moment_before() {
-    for lease in (3_000..30_000).step_by(271) {
+    for lease in (3_000..12_000).step_by(91).chain([29_999, 30_000]) {
         let cluster = Cluster::new(3);
         let builder = Masters::builder().lease(ms(lease));
         let masters = cluster.connect(builder).await.expect("connects");

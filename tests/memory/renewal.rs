@@ -508,12 +508,12 @@ async fn many_holds_are_renewed_in_few_calls() {
             sleep(ms(1)).await;
         }
     }
-    sleep(ms(3000)).await;
+    sleep(ms(2000)).await;
     let before = cluster.master(0).executed()["extend"];
-    sleep(ms(10_000)).await;
+    sleep(ms(4000)).await;
     let calls = cluster.master(0).executed()["extend"] - before;
-    // 20,000 renewals in ten periods of a second.
-    assert!(calls <= 10 * 64, "{calls} calls");
+    // 8,000 renewals in four periods of a second, and perhaps a part of a fifth.
+    assert!(calls <= 5 * 64, "{calls} calls");
     assert!(guards.iter().all(|guard| guard.validity() > ms(1800)));
 }
 

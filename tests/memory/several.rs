@@ -218,6 +218,7 @@ async fn a_set_gets_in_where_each_of_its_locks_is_busy() {
         guard.unlock().await.expect("held");
     }
     assert!(begun.elapsed() < ms(3000), "{:?}", begun.elapsed());
+    assert!(crowd.iter().all(|task| !task.is_finished()), "the crowd goes on");
     crowd.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
@@ -292,9 +293,9 @@ async fn a_body_runs_under_all_of_them() {
 #[tokio::test(start_paused = true)]
 async fn dropped_at_any_moment_it_leaves_nothing() {
     for other_for in [None, Some(ms(3)), Some(ms(7))] {
+        let clusters = clusters();
+        let (here, there) = (process(&clusters).await, process(&clusters).await);
         for after in 0..14 {
-            let clusters = clusters();
-            let (here, there) = (process(&clusters).await, process(&clusters).await);
             let other = match other_for {
                 Some(section) => {
                     let guard = there[1].red_lock("a").lock().await.expect("free");

@@ -209,7 +209,7 @@ async fn concurrency_single_instance() {
 
 #[tokio::test(start_paused = true)]
 async fn concurrency_loop_multi_instance() {
-    assert!(concurrency(16, 1, 50, ms(10)).await > 1);
+    assert!(concurrency(16, 1, 25, ms(10)).await > 1);
 }
 
 #[tokio::test(start_paused = true)]
