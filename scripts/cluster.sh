@@ -56,13 +56,20 @@ container() {
 }
 
 choose_image() {
-    MULTILOCK_REDIS_IMAGE=${MULTILOCK_REDIS_IMAGE:-redis:7.2-alpine}
+    if [ -n "${MULTILOCK_REDIS_IMAGE:-}" ]; then
+        # A choice of the user's: another server in its place would go unnoticed.
+        docker image inspect "$MULTILOCK_REDIS_IMAGE" >/dev/null 2>&1 || docker pull -q "$MULTILOCK_REDIS_IMAGE" >&2
+        export MULTILOCK_REDIS_IMAGE
+        return
+    fi
+    MULTILOCK_REDIS_IMAGE=redis:7.2-alpine
     bound=
     if command -v timeout >/dev/null 2>&1; then
         bound="timeout $pull_bound"
     fi
     if ! docker image inspect "$MULTILOCK_REDIS_IMAGE" >/dev/null 2>&1 &&
         ! $bound docker pull -q "$MULTILOCK_REDIS_IMAGE" >/dev/null 2>&1; then
+        [ ! -t 2 ] || echo "$MULTILOCK_REDIS_IMAGE cannot be pulled within $pull_bound s: an image is built from the redis-server of this machine" >&2
         MULTILOCK_REDIS_IMAGE=multilock-redis:local
         "$here/redis-image.sh" "$MULTILOCK_REDIS_IMAGE"
     fi
