@@ -185,8 +185,11 @@ impl Hold {
 
     /// Token that is cancelled at the loss of the hold. A task on `runtime` watches for the loss.
     pub(crate) fn cancellation(&self, runtime: &Handle) -> CancellationToken {
+        let phase = self.grant.look(|state, _| state.phase_of(self.number));
         let (token, made) = self.grant.state().cancellation(self.number);
-        if made {
+        if matches!(phase, Phase::Lost(_)) {
+            token.cancel();
+        } else if made {
             let hold = self.clone();
             // If the runtime ends before the hold, nobody would tell of the loss: the token is cancelled then.
             let cancels = token.clone().drop_guard();
@@ -195,10 +198,6 @@ impl Hold {
                     cancels.disarm();
                 }
             });
-        }
-        let phase = self.grant.look(|state, _| state.phase_of(self.number));
-        if matches!(phase, Phase::Lost(_)) {
-            token.cancel();
         }
         token
     }

@@ -365,7 +365,7 @@ async fn lists(cluster: &Cluster, thread: u64, inside: &Inside, rng: &mut StdRng
 /// Two processes of ours and two threads of theirs, at random: never two inside, and each side gets in again and again.
 #[tokio::test(start_paused = true)]
 async fn both_get_in_and_never_two_at_once() {
-    for seed in 0..5 {
+    for seed in 0..3 {
         let mut rng = StdRng::seed_from_u64(seed);
         let cluster = Cluster::new(3);
         for master in cluster.iter() {

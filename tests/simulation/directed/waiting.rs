@@ -161,7 +161,7 @@ async fn others_get_their_turn() {
 #[tokio::test(start_paused = true)]
 async fn one_asks_at_a_release() {
     const PROCESSES: usize = 8;
-    const GRANTS: usize = 50;
+    const GRANTS: usize = 20;
     let mut plan = plan(Class::Calm, LEASE);
     plan.clients = PROCESSES;
     let scene = Scene::open(plan).await;
