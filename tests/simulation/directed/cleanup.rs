@@ -148,6 +148,7 @@ async fn noscript_overtakes() {
     scene.master(2).forget_script("acquire");
     scene.master(2).set_delay(ms(10), ms(10));
     let mine = scene.lock(0, Ask::new().lease(LEASE)).await;
+    assert!(mine.is_some(), "0 and 1 grant");
     scene.leave(0, mine).await;
     scene.end().await;
 }
@@ -201,6 +202,7 @@ async fn stale_rollback() {
     sleep(ms(500)).await;
     scene.cut(0, 0, Direction::ToMaster);
     let second = scene.lock(0, ask).await;
+    assert!(second.is_some(), "1 and 2 grant");
     assert!(scene.master(2).deliver_abandoned() > 0, "a late release");
     settle().await;
     scene.world.look(None);
@@ -215,8 +217,10 @@ async fn late_guard_drop() {
     let scene = scene().await;
     let short = Ask::new().owner(&me).lease(ms(300));
     let first = scene.lock(0, short).await;
+    assert!(first.is_some(), "free");
     sleep(ms(350)).await;
     let second = scene.lock(0, Ask::new().owner(&me).lease(LEASE)).await;
+    assert!(second.is_some(), "the first hold has lapsed");
     scene.leave(0, first).await;
     sleep(ms(50)).await;
     scene.leave(0, second).await;
@@ -228,6 +232,7 @@ async fn late_guard_drop() {
 async fn unheard_refusals() {
     let scene = scene().await;
     let mine = scene.lock(0, Ask::new().lease(LEASE)).await;
+    assert!(mine.is_some(), "free");
     for place in 0..3 {
         scene.cut(1, place, Direction::ToClient);
     }
@@ -263,6 +268,7 @@ async fn late_master_releases() {
     let pairs = 50;
     for _ in 0..pairs {
         let mine = scene.lock(0, Ask::new().lease(LEASE)).await;
+        assert!(mine.is_some(), "free");
         scene.leave(0, mine).await;
     }
     sleep(ms(3000)).await;
@@ -276,6 +282,7 @@ async fn late_master_releases() {
 async fn a_late_release_outlives_its_connection() {
     let scene = scene().await;
     let mine = scene.lock(0, Ask::new().lease(LEASE)).await;
+    assert!(mine.is_some(), "free");
     settle().await;
     scene.master(2).hold_requests(true);
     scene.leave(0, mine).await;

@@ -45,5 +45,6 @@ async fn one_keeps_its_place_before_those_that_come_later() {
         Ok(waited) => waited.expect("no panic"),
         Err(_) => violated("progress", "those that came later have it all the time"),
     }
+    assert!(crowd.iter().all(|task| !task.is_finished()), "the crowd goes on");
     crowd.iter().for_each(JoinHandle::abort);
 }

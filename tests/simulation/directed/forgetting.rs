@@ -21,15 +21,18 @@ async fn meet_on_one(plan: Plan, forget: impl Fn(&Scene)) {
     scene.cut(1, 2, Direction::Both);
     settle().await;
     forget(&scene);
+    let mut met = false;
     for _ in 0..100 {
         let rival = scene.lock(1, Ask::new().lease(LEASE)).await;
         if rival.is_some() {
             settle().await;
             scene.leave(1, rival).await;
+            met = true;
             break;
         }
         sleep(ms(50)).await;
     }
+    assert!(met, "0 and 1 grant in the end");
     scene.leave(0, mine).await;
     scene.end().await;
 }

@@ -42,6 +42,7 @@ async fn who_waits_is_in_when_it_is_over() {
     let refused = scene.lock(1, Ask::new()).await;
     assert!(refused.is_none(), "a try is no way in");
     let mine = rival.await.expect("no panic");
+    assert!(mine.is_some(), "the names are free in the end");
     in_time(begun, KEPT + ms(100));
     scene.leave(1, mine).await;
     scene.end().await;
@@ -69,6 +70,7 @@ async fn a_dropped_guard_keeps_them() {
     drop(scene.world.give_up(0, mine, "drop"));
     settle().await;
     let rival = scene.lock(1, waiting()).await;
+    assert!(rival.is_some(), "the names are free in the end");
     scene.leave(1, rival).await;
     scene.end().await;
 }
@@ -78,6 +80,7 @@ async fn a_dropped_guard_keeps_them() {
 async fn who_was_not_told_keeps_them_for_the_lease() {
     let scene = Scene::open(plan(Class::Durable, LEASE)).await;
     let mine = scene.lock(0, kept()).await;
+    assert!(mine.is_some(), "free");
     for master in [1, 2] {
         scene.cut(0, master, Direction::ToMaster);
         scene.master(master).reset_connections();
@@ -88,6 +91,7 @@ async fn who_was_not_told_keeps_them_for_the_lease() {
     }
     sleep(ms(300)).await;
     let rival = scene.lock(1, waiting()).await;
+    assert!(rival.is_some(), "the lease has ended");
     scene.leave(1, rival).await;
     scene.end().await;
 }
@@ -110,6 +114,7 @@ async fn a_late_renewal_does_not_find_what_is_kept() {
         master.set_delay(ms(0), ms(0));
     }
     let rival = scene.lock(1, waiting()).await;
+    assert!(rival.is_some(), "the names are free in the end");
     in_time(begun, ms(1200) + ms(300));
     scene.leave(1, rival).await;
     scene.end().await;

@@ -306,6 +306,7 @@ async fn terms_of_one_process_are_told_apart() {
         leadership.step_down();
         assert!(next(&mut told).await < SOON);
     }
+    assert!(standing.iter().all(|one| !one.is_finished()), "both stand");
     standing.iter().for_each(JoinHandle::abort);
 }
 

@@ -41,6 +41,7 @@ fn waiting() -> Ask<'static> {
 async fn who_came_first_is_first() {
     let scene = near(4).await;
     let mine = scene.lock(0, waiting()).await;
+    assert!(mine.is_some(), "free");
     let order: Arc<Mutex<Vec<usize>>> = Arc::default();
     let mut tasks = Vec::new();
     for client in [1, 2] {
@@ -51,6 +52,7 @@ async fn who_came_first_is_first() {
         );
         tasks.push(tokio::spawn(async move {
             let mine = waiting().of(&world, &seat).await;
+            assert!(mine.is_some(), "its turn");
             order.lock().expect("not poisoned").push(client);
             sleep(ms(3)).await;
             leave(&world, client, mine).await;
@@ -79,6 +81,7 @@ async fn who_came_first_is_first() {
 async fn who_gives_up_calls_the_next() {
     let scene = near(3).await;
     let mine = scene.lock(0, waiting()).await;
+    assert!(mine.is_some(), "free");
     let first = scene.locking(1, Ask::new().lease(LEASE).wait(ms(1000)));
     sleep(ms(10)).await;
     let second = scene.locking(2, waiting());
@@ -87,6 +90,7 @@ async fn who_gives_up_calls_the_next() {
     scene.leave(0, mine).await;
     assert!(first.await.expect("no panic").is_none(), "its time is over");
     let mine = second.await.expect("no panic");
+    assert!(mine.is_some(), "its turn");
     in_time(released, ms(50));
     scene.leave(2, mine).await;
     scene.end().await;
@@ -105,12 +109,14 @@ fn place(scene: &Scene, waiter: &str) {
 /// How long it takes from a release to the next grant behind such a waiter.
 async fn behind(scene: Scene, waiter: &str, within: Duration) {
     let mine = scene.lock(0, waiting()).await;
+    assert!(mine.is_some(), "free");
     place(&scene, waiter);
     let second = scene.locking(2, waiting());
     sleep(ms(100)).await;
     let released = Instant::now();
     scene.leave(0, mine).await;
     let mine = second.await.expect("no panic");
+    assert!(mine.is_some(), "its turn");
     in_time(released, within);
     scene.leave(2, mine).await;
     scene.end().await;
@@ -169,6 +175,7 @@ async fn who_cannot_win_is_in_nobodys_way() {
     plan.clients = 3;
     let scene = Scene::open(plan).await;
     let mine = scene.lock(0, waiting()).await;
+    assert!(mine.is_some(), "free");
     let all = Ask::new().policy(Policy::MultiLock).lease(LEASE).wait(ms(12_000));
     let hopeless = scene.locking(1, all);
     sleep(ms(100)).await;
@@ -180,10 +187,12 @@ async fn who_cannot_win_is_in_nobodys_way() {
     let released = Instant::now();
     scene.leave(0, mine).await;
     let mine = second.await.expect("no panic");
+    assert!(mine.is_some(), "its turn");
     in_time(released, ms(500));
     scene.leave(2, mine).await;
     scene.master(2).restart(multilock::sim::Keep::Data);
     let mine = hopeless.await.expect("no panic");
+    assert!(mine.is_some(), "all masters are there again");
     scene.leave(1, mine).await;
     scene.end().await;
 }
@@ -193,6 +202,7 @@ async fn who_cannot_win_is_in_nobodys_way() {
 async fn a_hold_is_taken_again_past_the_queue() {
     let scene = Scene::open(plan(Class::Reckless, ms(3000))).await;
     let mine = scene.lock(0, Ask::new()).await;
+    assert!(mine.is_some(), "free");
     let second = scene.locking(1, Ask::new().wait(ms(9000)));
     sleep(ms(100)).await;
     scene.forgets(1, "loses a key");
@@ -204,6 +214,7 @@ async fn a_hold_is_taken_again_past_the_queue() {
     }
     scene.leave(0, mine).await;
     let mine = second.await.expect("no panic");
+    assert!(mine.is_some(), "its turn");
     scene.leave(1, mine).await;
     scene.end().await;
 }

@@ -44,7 +44,9 @@ pub(super) fn stands(scene: &Scene, wanted: &str, least: usize) {
 async fn leaver_frees_all() {
     let scene = scene(Class::Calm, 3).await;
     let one = scene.lock(0, reading(LEASE)).await;
+    assert!(one.is_some(), "free");
     let other = scene.lock(1, reading(LEASE)).await;
+    assert!(other.is_some(), "both read");
     scene.leave(0, one).await;
     let rival = scene.lock(2, writing()).await;
     scene.world.look(None);
@@ -59,7 +61,9 @@ async fn last_reader_sets_ttl() {
     let scene = scene(Class::Calm, 3).await;
     let mut readers = Vec::new();
     for (client, lease) in [ms(1000), ms(3000), ms(1500)].into_iter().enumerate() {
-        readers.push(scene.lock(client, reading(lease)).await);
+        let reader = scene.lock(client, reading(lease)).await;
+        assert!(reader.is_some(), "all read");
+        readers.push(reader);
     }
     settle().await;
     scene.world.look(None);
@@ -74,6 +78,7 @@ async fn last_reader_sets_ttl() {
 async fn an_extension_sets_ttl() {
     let scene = scene(Class::Calm, 2).await;
     let long = scene.lock(0, reading(ms(3000))).await;
+    assert!(long.is_some(), "free");
     let short = scene.lock(1, reading(ms(1000))).await.expect("both read");
     short.guard.extend(ms(2000)).await.expect("all continue");
     settle().await;
@@ -107,6 +112,7 @@ async fn leaver_leaves_its_ttl() {
 async fn a_fresh_key_has_no_former_readers() {
     let scene = scene(Class::Forced, 3).await;
     let former = scene.lock(0, reading(LEASE)).await;
+    assert!(former.is_some(), "free");
     let owners = former.as_ref().map(|mine| mine.guard.holder()).into_iter();
     let name = "a".to_owned();
     let owners = owners.collect();
@@ -115,7 +121,9 @@ async fn a_fresh_key_has_no_former_readers() {
         master.evict("a");
     }
     let short = scene.lock(1, reading(ms(1000))).await;
+    assert!(short.is_some(), "the name is free again");
     let long = scene.lock(2, reading(ms(2000))).await;
+    assert!(long.is_some(), "both read");
     scene.leave(2, long).await;
     scene.leave(1, short).await;
     scene.leave(0, former).await;
@@ -244,6 +252,7 @@ async fn quarantined_reader() {
         }
         sleep(ms(50)).await;
     }
+    assert!(reader.is_some(), "1 and 2 grant in the end");
     scene.world.look(None);
     scene.leave(1, reader).await;
     scene.leave(0, writer).await;

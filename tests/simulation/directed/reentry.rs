@@ -28,6 +28,8 @@ async fn reentry_rollback() {
         let mine = Ask::new().owner(&me);
         let outer = scene.lock(0, mine.lease(ms(3000))).await;
         let inner = scene.lock(0, mine.lease(ms(2000))).await;
+        assert!(outer.is_some(), "free");
+        assert!(inner.is_some(), "it enters");
         scene.cut(0, 0, way);
         scene.cut(0, 1, way);
         let longer = mine.lease(LEASE);
@@ -55,6 +57,8 @@ async fn an_inner_unlock_leaves_the_outer_hold() {
     let scene = Scene::open(plan(Class::Calm, LEASE)).await;
     let outer = scene.lock(0, Ask::new().owner(&me)).await;
     let inner = scene.lock(0, Ask::new().owner(&me)).await;
+    assert!(outer.is_some(), "free");
+    assert!(inner.is_some(), "it enters");
     scene.leave(0, inner).await;
     sleep(ms(50)).await;
     scene.leave(0, outer).await;
@@ -86,9 +90,10 @@ async fn a_stronger_policy_does_not_enter() {
     let me = Owner::new();
     let scene = Scene::open(plan(Class::Calm, LEASE)).await;
     let outer = scene.lock(0, Ask::new().owner(&me)).await;
+    assert!(outer.is_some(), "free");
     let all = Ask::new().owner(&me).policy(Policy::MultiLock);
     let inner = scene.lock(0, all).await;
-    scene.leave(0, inner).await;
+    assert!(inner.is_none(), "a hold of a majority is in the way");
     scene.leave(0, outer).await;
     scene.end().await;
 }

@@ -34,6 +34,7 @@ async fn one_gets_in_where_one_lock_is_busy_and_another_is_held_for_long() {
                 &format!("beside {short} and {long} ms it waits for more than {bound:?}"),
             ),
         }
+        assert!(tasks.iter().all(|task| !task.is_finished()), "the crowd goes on");
         tasks.iter().for_each(JoinHandle::abort);
     }
 }

@@ -342,9 +342,11 @@ async fn clients_that_pass_over_different_masters_exclude_each_other() {
         network.cut(*place, Direction::ToMaster);
     }
     sleep(ms(200)).await;
-    if other.red_lock("a").try_lock().await.is_ok() && guard.is_valid() {
+    let refused = other.red_lock("a").try_lock().await;
+    if refused.is_ok() && guard.is_valid() {
         violated("mutual exclusion", &format!("by {others:?} and m{}", first[2]));
     }
+    assert!(refused.is_err_and(|error| error.is_contended()), "a vote refuses");
     guard.unlock().await.expect("held");
     stage.nothing_is_left().await;
 }

@@ -35,7 +35,9 @@ async fn a_lease_counts_from_its_sending() {
     sleep(ms(100)).await;
     answers_pass(&scene, true);
     let mine = mine.await.expect("no panic");
+    assert!(mine.is_some(), "all grant");
     let rival = scene.lock(1, Ask::new().lease(LEASE).wait(ms(3000))).await;
+    assert!(rival.is_some(), "the lease has ended");
     sleep(ms(100)).await;
     scene.leave(0, mine).await;
     scene.leave(1, rival).await;
@@ -56,6 +58,7 @@ async fn an_extension_counts_from_its_sending() {
     let (extended, ()) = tokio::join!(mine.guard.extend(LEASE), later);
     extended.expect("all continue");
     let rival = scene.lock(1, Ask::new().lease(LEASE).wait(ms(3000))).await;
+    assert!(rival.is_some(), "the extended lease has ended");
     sleep(ms(100)).await;
     scene.leave(0, Some(mine)).await;
     scene.leave(1, rival).await;
@@ -91,10 +94,12 @@ async fn a_lapse_is_final() {
 async fn an_extension_needs_a_quorum() {
     let scene = Scene::open(plan(Class::Durable, ms(600))).await;
     let mine = scene.lock(0, Ask::new()).await;
+    assert!(mine.is_some(), "free");
     sleep(ms(50)).await;
     scene.cut(0, 0, Direction::ToMaster);
     scene.cut(0, 1, Direction::ToMaster);
     let rival = scene.lock(1, Ask::new().lease(ms(600)).wait(ms(3000))).await;
+    assert!(rival.is_some(), "the lease ends on a majority");
     sleep(ms(100)).await;
     scene.leave(0, mine).await;
     scene.leave(1, rival).await;
@@ -106,6 +111,7 @@ async fn an_extension_needs_a_quorum() {
 async fn the_end_is_told() {
     let scene = Scene::open(plan(Class::Calm, ms(3000))).await;
     let mine = scene.lock(0, Ask::new().lease(ms(3000))).await;
+    assert!(mine.is_some(), "free");
     sleep(ms(3500)).await;
     scene.leave(0, mine).await;
     scene.end().await;

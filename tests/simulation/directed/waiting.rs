@@ -29,6 +29,7 @@ async fn a_release_wakes() {
     plan.node_timeout = ms(500);
     let scene = Scene::open(plan).await;
     let mine = scene.lock(0, Ask::new().lease(LEASE)).await;
+    assert!(mine.is_some(), "free");
     for master in scene.masters() {
         master.set_delay(Duration::ZERO, ms(200));
         master.set_notice_delay(Some(Duration::ZERO));
@@ -39,6 +40,7 @@ async fn a_release_wakes() {
     let released = Instant::now();
     scene.leave(0, mine).await;
     let second = waiting.await.expect("no panic");
+    assert!(second.is_some(), "its turn");
     in_time(released, ms(800));
     scene.leave(1, second).await;
     scene.end().await;
@@ -57,6 +59,7 @@ async fn a_rollback_wakes() {
     let failing = scene.locking(0, Ask::new().lease(LEASE));
     settle().await;
     let mine = scene.lock(1, Ask::new().wait(LEASE)).await;
+    assert!(mine.is_some(), "the attempt is rolled back");
     in_time(begun, ms(1500));
     failing.await.expect("no panic");
     scene.leave(1, mine).await;
@@ -71,6 +74,7 @@ async fn rollbacks_wake_nobody() {
     let scene = Scene::open(plan).await;
     scene.cut(0, 0, Direction::ToMaster);
     let mine = scene.lock(0, Ask::new().lease(LEASE)).await;
+    assert!(mine.is_some(), "1 and 2 grant");
     for master in scene.masters() {
         master.set_delay(ms(1), ms(1));
     }
@@ -119,6 +123,7 @@ async fn split_votes_end() {
         let begun = Instant::now();
         join_all([0, 1].map(async |client| {
             let mine = scene.lock(client, Ask::new().lease(LEASE).wait(ms(9000))).await;
+            assert!(mine.is_some(), "each wins in the end");
             scene.leave(client, mine).await;
         }))
         .await;
@@ -141,6 +146,7 @@ async fn others_get_their_turn() {
         tokio::spawn(async move {
             for _ in 0..100 {
                 let mine = ask.of(&world, &seat).await;
+                assert!(mine.is_some(), "its turn");
                 sleep(ms(2)).await;
                 leave(&world, 0, mine).await;
             }
@@ -149,6 +155,7 @@ async fn others_get_their_turn() {
     sleep(ms(20)).await;
     let begun = Instant::now();
     let mine = scene.lock(1, ask).await;
+    assert!(mine.is_some(), "its turn");
     in_time(begun, ms(500));
     scene.leave(1, mine).await;
     for task in greedy {
@@ -174,6 +181,7 @@ async fn one_asks_at_a_release() {
         tokio::spawn(async move {
             for _ in 0..GRANTS {
                 let mine = ask.of(&world, &seat).await;
+                assert!(mine.is_some(), "its turn");
                 sleep(ms(3)).await;
                 leave(&world, place, mine).await;
             }
