@@ -152,7 +152,10 @@ async fn the_greedy_leave_the_others_a_turn() {
         }
     }
     inside.abort();
-    let _ = inside.await;
+    assert!(
+        inside.await.is_err_and(|ended| ended.is_cancelled()),
+        "it went on"
+    );
 }
 
 #[tokio::test]

@@ -55,6 +55,7 @@ async fn ten_thousand_locks_are_listed() {
         server
             .command(&["CONFIG", "SET", "slowlog-log-slower-than", "100"])
             .await;
+        server.reset_stats().await;
     }
     let begun = Instant::now();
     let listed: Vec<_> = masters.held("name-*").try_collect().await.expect("all tell");
@@ -68,6 +69,11 @@ async fn ten_thousand_locks_are_listed() {
     let mut calls = Vec::new();
     for server in &servers {
         calls.extend(durations_of_calls(server).await);
+        let ran = server.commandstats().await;
+        let count = |command: &str| ran.get(command).copied().unwrap_or_default();
+        // A part is about 400 keys. There are three keys for each lock: its own, its fence and a user.
+        assert!(count("scan") >= 3 * LOCKS as u64 / 400, "{ran:?}");
+        assert!(count("evalsha") >= count("scan"), "a part in a call: {ran:?}");
     }
     let (longest, count) = (calls.iter().max().expect("some"), calls.len());
     println!(
