@@ -59,6 +59,9 @@ async fn what_a_child_makes_of_it() {
             says.is_empty() || ended.stderr.starts_with("multilock: "),
             "{ended:?}"
         );
+        if args.contains(&"-q") {
+            assert_eq!(ended.stderr, "", "{args:?}");
+        }
         until_free(&servers, "a").await;
     }
 }
