@@ -61,14 +61,3 @@ impl Patience {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn marks_grow_to_a_quarter_of_an_hour() {
-        assert!(MARKS.is_sorted());
-        assert_eq!(MARKS[3], LAST);
-    }
-}

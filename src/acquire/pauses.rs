@@ -49,5 +49,7 @@ mod tests {
             let most = (NARROWEST * 2_u32.saturating_pow(round)).min(SPLIT);
             assert!(pauses.next(SPLIT) < most);
         }
+        let longest = (0..1000).map(|_| pauses.next(SPLIT)).max();
+        assert!(longest > Some(SPLIT / 2), "{longest:?}");
     }
 }
