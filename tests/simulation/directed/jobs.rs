@@ -42,8 +42,8 @@ async fn who_waits_is_in_when_it_is_over() {
     let refused = scene.lock(1, Ask::new()).await;
     assert!(refused.is_none(), "a try is no way in");
     let mine = rival.await.expect("no panic");
-    assert!(mine.is_some(), "the names are free in the end");
     in_time(begun, KEPT + ms(100));
+    assert!(mine.is_some(), "the names are free in the end");
     scene.leave(1, mine).await;
     scene.end().await;
 }
@@ -114,8 +114,8 @@ async fn a_late_renewal_does_not_find_what_is_kept() {
         master.set_delay(ms(0), ms(0));
     }
     let rival = scene.lock(1, waiting()).await;
-    assert!(rival.is_some(), "the names are free in the end");
     in_time(begun, ms(1200) + ms(300));
+    assert!(rival.is_some(), "the names are free in the end");
     scene.leave(1, rival).await;
     scene.end().await;
 }

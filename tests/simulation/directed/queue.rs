@@ -90,8 +90,8 @@ async fn who_gives_up_calls_the_next() {
     scene.leave(0, mine).await;
     assert!(first.await.expect("no panic").is_none(), "its time is over");
     let mine = second.await.expect("no panic");
-    assert!(mine.is_some(), "its turn");
     in_time(released, ms(50));
+    assert!(mine.is_some(), "its turn");
     scene.leave(2, mine).await;
     scene.end().await;
 }
@@ -116,8 +116,8 @@ async fn behind(scene: Scene, waiter: &str, within: Duration) {
     let released = Instant::now();
     scene.leave(0, mine).await;
     let mine = second.await.expect("no panic");
-    assert!(mine.is_some(), "its turn");
     in_time(released, within);
+    assert!(mine.is_some(), "its turn");
     scene.leave(2, mine).await;
     scene.end().await;
 }
@@ -187,8 +187,8 @@ async fn who_cannot_win_is_in_nobodys_way() {
     let released = Instant::now();
     scene.leave(0, mine).await;
     let mine = second.await.expect("no panic");
-    assert!(mine.is_some(), "its turn");
     in_time(released, ms(500));
+    assert!(mine.is_some(), "its turn");
     scene.leave(2, mine).await;
     scene.master(2).restart(multilock::sim::Keep::Data);
     let mine = hopeless.await.expect("no panic");

@@ -40,8 +40,8 @@ async fn a_release_wakes() {
     let released = Instant::now();
     scene.leave(0, mine).await;
     let second = waiting.await.expect("no panic");
-    assert!(second.is_some(), "its turn");
     in_time(released, ms(800));
+    assert!(second.is_some(), "its turn");
     scene.leave(1, second).await;
     scene.end().await;
 }
@@ -59,8 +59,8 @@ async fn a_rollback_wakes() {
     let failing = scene.locking(0, Ask::new().lease(LEASE));
     settle().await;
     let mine = scene.lock(1, Ask::new().wait(LEASE)).await;
-    assert!(mine.is_some(), "the attempt is rolled back");
     in_time(begun, ms(1500));
+    assert!(mine.is_some(), "the attempt is rolled back");
     failing.await.expect("no panic");
     scene.leave(1, mine).await;
     scene.end().await;
@@ -155,8 +155,8 @@ async fn others_get_their_turn() {
     sleep(ms(20)).await;
     let begun = Instant::now();
     let mine = scene.lock(1, ask).await;
-    assert!(mine.is_some(), "its turn");
     in_time(begun, ms(500));
+    assert!(mine.is_some(), "its turn");
     scene.leave(1, mine).await;
     for task in greedy {
         task.await.expect("no panic");
