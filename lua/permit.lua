@@ -75,8 +75,7 @@ do
     -- acquire.lua refuses a call without a token where others have one. Then nobody else's turn is used up.
     if ARGV[3] ~= '' or redis.call('exists', KEYS[4]) == 0 then
       if waiter ~= '' then queues.drop(queue, its_deadlines, waiter) end
-      its.call_first(now, '', nil, wanted)
-      its.tell(#open - 1, lease)
+      its.tell(its.call_first(now, '', nil, wanted), lease)
     end
   end
   -- There is no other queue for the seat.

@@ -77,7 +77,7 @@ local function seats(queues, pool)
   end
 
   -- Calls the first waiters, as many as seats are free: not `here`, which needs no call, and none that was called before.
-  -- `first` is the seat for the first call. The seat `taken` is about to be held.
+  -- `first` is the seat for the first call. The seat `taken` is about to be held. Returns how many seats are free.
   local function call_first(now, here, first, taken)
     local open, at = {first}, 0
     for _, n in ipairs(free()) do
@@ -86,7 +86,7 @@ local function seats(queues, pool)
     local next_open = 1
     for _ = 1, MOST do
       local waiter = at < #open and redis.pcall('zrange', queue, at, at)[1]
-      if not waiter then return end
+      if not waiter then break end
       local deadline = queues.deadline_of(queue, deadlines, waiter, now)
       -- A waiter that was called is not checked for a hang-up: it may ask until its deadline.
       if deadline and not queues.is_called(deadline) then
@@ -97,6 +97,7 @@ local function seats(queues, pool)
       end
       if deadline then at = at + 1 end
     end
+    return #open
   end
 
   -- Tells the first waiter without a free seat, behind as many waiters as seats are `open`, when the next seat becomes free:

@@ -24,8 +24,7 @@ for i = 1, #KEYS, 3 do
     removed = removed + 1
     if string.find(ARGV[1], 'k:%d+$') then
       local its = seats(queues, name)
-      its.call_first(now, '')
-      its.tell(#its.free(), math.huge)
+      its.tell(its.call_first(now, ''), math.huge)
       break
     end
     local is_read = readers().read_until(name)

@@ -257,7 +257,8 @@ impl MultiLock {
     /// clients of other libraries cannot ask for a name.
     ///
     /// Not with [`read`](Self::read), [`lease`](Self::lease), [`at_least`](Self::at_least), [`fair`](Self::fair),
-    /// [`announced`](Self::announced), [`lead`](Self::lead), [`once`](Self::once), or in a set: these return [`LockError::Invalid`].
+    /// [`announced`](Self::announced), [`lead`](Self::lead), [`once`](Self::once), or in a set: these return
+    /// [`LockError::Invalid`].
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

@@ -185,8 +185,8 @@ impl LockSet {
     ///
     /// - The error of the first lock that was refused, as from [`MultiLock::try_lock`].
     /// - [`LockError::Invalid`] before any master is asked: if two locks want the same name on the same
-    ///   masters, or a lock sets an option that the set excludes (`wait`, `owner`, `at_least`, `sticky`). Only masters that are
-    ///   connected can be compared.
+    ///   masters, or a lock sets an option that the set excludes (`wait`, `owner`, `at_least`, `sticky`). Only
+    ///   masters that are connected can be compared.
     ///
     /// # Cancel safety
     ///

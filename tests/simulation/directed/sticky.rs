@@ -509,6 +509,26 @@ async fn two_may_stay() -> (Cluster, Masters) {
     (cluster, masters.expect("connects"))
 }
 
+/// Nobody waits for a grant of a client that keeps none, because it lets clients of other libraries in.
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_cannot_stay_keeps_no_try_waiting() {
+    let cluster = Cluster::new(3);
+    let connect = async || {
+        let builder = Masters::builder().quarantine(Quarantine::Off);
+        cluster
+            .connect(builder.beside_redisson(true))
+            .await
+            .expect("connects")
+    };
+    let (here, there) = (connect().await, connect().await);
+    let held = here.red_lock("a").sticky().lock().await.expect("free");
+    let begun = Instant::now();
+    let refused = there.red_lock("a").try_lock().await.expect_err("held");
+    assert!(refused.is_contended(), "{refused}");
+    assert!(begun.elapsed() < ms(50), "{:?}", begun.elapsed());
+    assert_eq!(held.unlock().await, Ok(Unlocked::Released));
+}
+
 /// Names that are held again take no place of names that stay.
 #[tokio::test(start_paused = true)]
 async fn what_is_held_does_not_count_among_what_stays() {
