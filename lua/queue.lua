@@ -21,7 +21,7 @@ local function queues()
   local TICKET = 15000
   -- Ms after which a waiter asks again by itself.
   local BEAT = 5000
-  -- Most waiters that are dropped in one go: no other call is served meanwhile.
+  -- Most waiters that are looked at in one go, in each of the two queues: no other call is served meanwhile.
   local MOST = 512
   -- Most readers that are called in one go, and the distance behind it at which each reader that comes in checks that
   -- the waiters have been called.
@@ -155,8 +155,8 @@ local function queues()
   -- Calls the waiters that want to read, from a place of their queue on. Stops before a ticket that is larger than
   -- that of the first waiter that wants the name alone. At most CALLED in one go.
   local function call_readers(name, queue, deadlines, now, here, later, from, alone, its)
-    local readers, called, at = of_readers(queue), 0, from
-    while called < CALLED and at < from + 2 * MOST do
+    local readers, called, looked_at, at = of_readers(queue), 0, 0, from
+    while called < CALLED and looked_at < 2 * MOST do
       local some = redis.pcall('zrange', readers, at, at + CALLED - 1, 'withscores')
       if not some[1] then return end
       for i = 1, #some, 2 do
@@ -164,12 +164,12 @@ local function queues()
         if alone and is_before(its, alone, tonumber(some[i + 1]), waiter) then return end
         local deadline = redis.pcall('zscore', deadlines, waiter)
         deadline = type(deadline) == 'string' and tonumber(deadline) or 0
-        at = at + 1
+        at, looked_at = at + 1, looked_at + 1
         -- A waiter that was called is not checked for a hang-up: it may ask until its deadline.
         if not (deadline > now and is_called(deadline)) then
           if deadline <= now or waiter ~= here and has_hung_up(waiter) then
-            drop(queue, deadlines, waiter)
-            at = at - 1
+            -- A server that takes no writes drops nobody.
+            if drop(queue, deadlines, waiter) then at = at - 1 end
           elseif call_one(name, waiter, deadline, deadlines, now, here, later) then
             called = called + 1
             if called == CALLED then return end

@@ -198,6 +198,34 @@ async fn too_few_replicas() {
     healed(&servers, &masters).await;
 }
 
+/// A master that takes no writes cannot drop the waiters that have died. Each script still comes to its end there.
+#[tokio::test]
+async fn dead_readers_in_a_queue_without_writes() {
+    let servers = three(&[]).await;
+    let masters = masters_of(&servers).await;
+    for number in 0..3 {
+        let waiter = format!("nobody:{number}r:1000");
+        for (key, score) in [
+            ("multilock_readers_queue:{a}", "1"),
+            ("multilock_deadlines:{a}", "4102444800000"),
+        ] {
+            servers[0].command(&["ZADD", key, score, &waiter]).await;
+        }
+    }
+    set(&servers[0], "min-replicas-to-write", "1").await;
+    let lock = masters.red_lock("a");
+    let reader = lock.clone().read().try_lock().await.expect("two are well");
+    heard_from_all(&reader).await;
+    assert_failed(&vote(&reader.votes(), 0), "NOREPLICAS");
+    assert_eq!(reader.unlock().await, Ok(Unlocked::Released));
+    let writer = lock.try_lock().await.expect("two are well");
+    heard_from_all(&writer).await;
+    assert_failed(&vote(&writer.votes(), 0), "NOREPLICAS");
+    assert_eq!(writer.unlock().await, Ok(Unlocked::Released));
+    set(&servers[0], "min-replicas-to-write", "0").await;
+    until_free(&servers, "a").await;
+}
+
 /// A release that is refused by a passing fault stays pending, and is sent again when the fault has passed.
 #[tokio::test]
 async fn a_refused_release_is_paid_later() {
