@@ -71,6 +71,10 @@ impl Refused<'_> {
             LossReason::Unreachable => pauses.next(OUTAGE),
             // The waiter is in no queue, so no master calls it.
             LossReason::Held if !self.could_win => pauses.next(OUTAGE),
+            LossReason::Held if self.is_lost_by_errors() => {
+                let pause = pauses.next(OUTAGE);
+                self.latest(is_first, pauses).min(pause)
+            }
             LossReason::Held => self.latest(is_first, pauses),
             LossReason::Split | LossReason::Final => return NextStep::Sleep(pauses.next(SPLIT)),
         };
@@ -78,6 +82,14 @@ impl Refused<'_> {
             at_most,
             behind_foreign_field: is_first && blockers.foreign_field,
         }
+    }
+
+    /// Whether the masters that refused would not prevent a quorum, if others had not answered with errors. An error may pass
+    /// at any moment, and no master calls then.
+    fn is_lost_by_errors(&self) -> bool {
+        let votes = &self.refusal.votes;
+        let refused = votes.iter().filter(|vote| matches!(vote, Vote::Refused { .. }));
+        refused.count() < self.blocking && votes.iter().any(|vote| matches!(vote, Vote::Failed { .. }))
     }
 
     /// Longest pause until the next question.
@@ -193,6 +205,19 @@ mod tests {
         assert!(at_most(next(&held, |refused| refused.could_win = false)) <= OUTAGE);
         let split = refusal(LossReason::Split, vec![Vote::Granted; 3], Blockers::default());
         assert!(matches!(next(&split, |_| {}), NextStep::Sleep(pause) if pause <= SPLIT));
+    }
+
+    #[test]
+    fn after_an_error_it_asks_after_a_pause_unless_enough_masters_refused() {
+        let failed = || Vote::Failed { error: "BUSY".into() };
+        let lost_by_error = refusal(
+            LossReason::Held,
+            vec![Vote::Granted, HELD, failed()],
+            Blockers::default(),
+        );
+        assert!(at_most(next(&lost_by_error, |_| {})) <= OUTAGE);
+        let lost_anyway = refusal(LossReason::Held, vec![HELD, HELD, failed()], Blockers::default());
+        assert_eq!(at_most(next(&lost_anyway, |_| {})), LEFT + AFTER_LEASE);
     }
 
     #[test]
