@@ -23,7 +23,7 @@ pub struct Capabilities {
     /// have a second connection.
     pub resp3: bool,
     /// A connection can end its predecessor by `CLIENT KILL`, so that the predecessor's unread bytes are never
-    /// executed. Otherwise a call that was on its way may be executed late, which keeps a name locked for a lease at
+    /// executed. For this the run has to be that of the process ([`run_known`](Self::run_known)). Otherwise a call that was on its way may be executed late, which keeps a name locked for a lease at
     /// most.
     pub kill_fence: bool,
     /// The master reports the run of its process, so that its record shows since when its memory counts. Otherwise
@@ -52,7 +52,7 @@ impl Capabilities {
     pub(crate) fn missing(self) -> Vec<&'static str> {
         let each = [
             (self.resp3, "RESP3"),
-            (self.kill_fence, "CLIENT KILL"),
+            (self.kill_fence, "CLIENT KILL of a connection's predecessor"),
             (self.run_known, "which run of its process this is"),
             (self.eviction_known, "whether it evicts"),
             (self.identity_known, "which server it is"),

@@ -106,8 +106,8 @@ impl NodeEvents {
         tracing::warn!(target: TARGET, node = %self.label, %missing, "master lacks a capability that others have, or does not report it; see Capabilities for its costs");
     }
 
-    /// Notes that the master's user may not subscribe.
+    /// Notes that the master lets the client listen to no channel.
     pub(crate) fn denies_subscription(&self) {
-        tracing::warn!(target: TARGET, node = %self.label, "the user may not subscribe to multilock:*, so waiters ask by timers, and lose their places in the queues when called");
+        tracing::warn!(target: TARGET, node = %self.label, "SUBSCRIBE to multilock:* is refused, so waiters ask by timers, and lose their places in the queues when called");
     }
 }

@@ -145,7 +145,6 @@ impl fmt::Debug for Subscription {
 }
 
 fn listen(on: bool, pool: &Pool, form: ChannelForm, channel: &str) -> Vec<Inbox> {
-    let channels = [channel.to_owned()];
     let links = pool.slots.iter().filter_map(|slot| slot.link().ok());
-    links.map(|link| link.listen(on, form, &channels)).collect()
+    links.map(|link| link.listen(on, form, channel)).collect()
 }

@@ -151,9 +151,9 @@ impl Link {
         self.answered_by(|reply| self.wire.load(script, reply))
     }
 
-    /// Subscribes to some channels if `on`, or unsubscribes from them; answered when the master has confirmed.
-    pub(crate) fn listen(&self, on: bool, form: ChannelForm, channels: &[String]) -> Inbox {
-        self.answered_by(|reply| self.wire.listen(on, form, channels, reply))
+    /// Subscribes to a channel if `on`, or unsubscribes from it; answered when the master has confirmed.
+    pub(crate) fn listen(&self, on: bool, form: ChannelForm, channel: &str) -> Inbox {
+        self.answered_by(|reply| self.wire.listen(on, form, channel, reply))
     }
 
     fn answered_by(&self, ask: impl FnOnce(ReplyTo)) -> Inbox {

@@ -167,9 +167,10 @@ impl Keeper {
     /// Then every waiter looks again, since calls and announcements may have been missed.
     async fn resume(&self, link: &Arc<Link>) {
         let subscribing = self.topics.resume(|channels| {
+            // One by one: a command with a channel that is denied is refused as a whole.
             let subscribing: Vec<Inbox> = channels
-                .iter()
-                .map(|(form, channels)| link.listen(true, *form, channels))
+                .into_iter()
+                .map(|(form, channel)| link.listen(true, *form, channel))
                 .collect();
             self.slot.up(Arc::clone(link));
             subscribing

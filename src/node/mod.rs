@@ -56,8 +56,8 @@ pub(crate) trait Endpoint: Send + Sync {
     /// Address of the master, without credentials.
     fn label(&self) -> Arc<str>;
 
-    /// Connects and sets up. The connection listens to `channel` before it is used, so that no waiter is
-    /// in a queue there without being reachable. Messages on subscribed channels go to `listener`.
+    /// Connects and sets up. Unless the master refuses, the connection listens to `channel` before it is used, so that no
+    /// waiter is in a queue there without being reachable. Messages on subscribed channels go to `listener`.
     fn connect<'a>(
         &'a self,
         predecessor: Option<&'a Peer>,
@@ -88,8 +88,8 @@ pub(crate) trait Wire: fmt::Debug + Send + Sync {
     /// Loads a script again.
     fn load(&self, script: &'static Script, reply: ReplyTo);
 
-    /// Subscribes to some channels if `on`, or unsubscribes from them; answered when the master has confirmed them all.
-    fn listen(&self, on: bool, form: ChannelForm, channels: &[String], reply: ReplyTo);
+    /// Subscribes to a channel if `on`, or unsubscribes from it; answered when the master has confirmed.
+    fn listen(&self, on: bool, form: ChannelForm, channel: &str, reply: ReplyTo);
 
     /// Bytes of the calls that have no answer yet.
     fn waiting(&self) -> usize;
@@ -165,9 +165,16 @@ impl Identity {
         (self.is_of_a_process && !self.run_id.is_empty()).then(run)
     }
 
+    /// Whether a later connection can know that it has reached the same run.
+    pub(crate) fn is_known(&self) -> bool {
+        self.is_of_a_process && self.server().is_some()
+    }
+
     /// Whether this is certainly the same run of the same server.
     pub(crate) fn is_same_run(&self, other: &Self) -> bool {
-        let is_known = self.is_of_a_process && other.is_of_a_process && self.server().is_some();
-        is_known && self.run_id == other.run_id && self.replication_id == other.replication_id
+        self.is_known()
+            && other.is_known()
+            && self.run_id == other.run_id
+            && self.replication_id == other.replication_id
     }
 }

@@ -27,7 +27,7 @@ pub(super) enum Ask {
     Load(&'static Script),
     Listen {
         form: ChannelForm,
-        channels: Vec<String>,
+        channel: String,
         on: bool,
     },
 }
@@ -222,9 +222,9 @@ impl node::Wire for MemoryWire {
         self.0.send(Ask::Load(script), reply);
     }
 
-    fn listen(&self, on: bool, form: ChannelForm, channels: &[String], reply: ReplyTo) {
-        let channels = channels.to_vec();
-        self.0.send(Ask::Listen { form, channels, on }, reply);
+    fn listen(&self, on: bool, form: ChannelForm, channel: &str, reply: ReplyTo) {
+        let channel = channel.to_owned();
+        self.0.send(Ask::Listen { form, channel, on }, reply);
     }
 
     fn waiting(&self) -> usize {

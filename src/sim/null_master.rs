@@ -110,7 +110,7 @@ impl Wire for NullWire {
         self.answer(reply, Value::Nil);
     }
 
-    fn listen(&self, _on: bool, _form: ChannelForm, _channels: &[String], reply: ReplyTo) {
+    fn listen(&self, _on: bool, _form: ChannelForm, _channel: &str, reply: ReplyTo) {
         self.answer(reply, Value::Nil);
     }
 

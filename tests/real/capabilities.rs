@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::journal::Journal;
 use crate::support::{
     Keep, PATIENT, Script, Server, StandIn, connect, held_everywhere, label, patient, three, until, vote,
 };
@@ -116,6 +117,21 @@ async fn a_connection_that_could_not_subscribe_is_made_again() {
     assert!(error.to_string().contains("BUSY"), "{error}");
     met.stand_ins.iter().for_each(|one| one.follow(Script::new()));
     met.works(met.builder()).await;
+}
+
+/// A proxy without channels. Nobody is called over such a connection, and the log says so.
+#[tokio::test]
+async fn a_server_that_lets_nobody_subscribe() {
+    let (journal, _installed) = Journal::begin();
+    let met = Met::all(Script::new().knows_no("SUBSCRIBE")).await;
+    let masters = met.builder().connect().await.expect("masters that can be used");
+    let guard = held_everywhere(&masters.multi_lock("a")).await;
+    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+    let warnings = journal.warnings();
+    let told = warnings
+        .iter()
+        .filter(|line| line.message.contains("SUBSCRIBE to multilock:* is refused"));
+    assert_eq!(told.count(), 3, "{warnings:?}");
 }
 
 /// The same on a real server with an ACL that denies them.
@@ -252,6 +268,11 @@ async fn a_record_counts_where_the_run_is_that_of_the_process() {
     for _ in 0..2 {
         let masters = connect().await;
         assert!(!vote_of_all(&masters).await, "nobody can tell");
+        let ends_its_predecessor = masters.status().nodes.iter().any(|node| {
+            let connection = node.connection.as_ref();
+            connection.is_ok_and(|connection| connection.capabilities.kill_fence)
+        });
+        assert!(!ends_its_predecessor, "it does not know its predecessor's server");
         until("its quarantine has ended", async || vote_of_all(&masters).await).await;
         let before: Vec<_> = met.stand_ins.iter().map(StandIn::connections).collect();
         met.stand_ins.iter().for_each(StandIn::reset);

@@ -207,3 +207,58 @@ async fn a_client_that_is_gone_leads_until_its_lease_ends() {
         .expect("it goes on");
     assert!(begun.elapsed() > lease * 9 / 10, "{:?}", begun.elapsed());
 }
+
+/// Without permission for the channels of Redisson, `beside_redisson` shows nobody's releases. A watcher is told of leaders all
+/// the same, also over the next connections.
+#[tokio::test]
+async fn a_channel_that_is_denied_takes_no_other_with_it() {
+    let servers = three(&[]).await;
+    for server in &servers {
+        let rules = [
+            "ACL",
+            "SETUSER",
+            "app",
+            "on",
+            ">secret",
+            "~*",
+            "&multilock:*",
+            "+@all",
+        ];
+        server.command(&rules).await;
+        let hold = ["HSET", "a", "9a7c4c1e-0000-4000-8000-000000000001:1", "1"];
+        server.command(&hold).await;
+    }
+    let urls = servers
+        .iter()
+        .map(|server| format!("redis://app:secret@{}", crate::support::label(server)));
+    let builder = patient(urls).beside_redisson(true);
+    let client = builder.connect().await.expect("masters that can be used");
+    let _told = client.watch_leader("leader").expect("a name of a lock");
+    let lock = client.red_lock("a");
+    let waiting = tokio::spawn(async move { lock.lock().await });
+    let listeners = async |server: &Server| {
+        let counted = server
+            .command(&["PUBSUB", "NUMSUB", "multilock:leads:{leader}"])
+            .await;
+        let counted: Vec<(String, usize)> = redis::from_redis_value(counted).expect("pairs");
+        counted[0].1
+    };
+    let is_refused = async |server: &Server| {
+        let log: String =
+            redis::from_redis_value(server.command(&["INFO", "commandstats"]).await).expect("a text");
+        let calls = log.lines().find(|line| line.starts_with("cmdstat_subscribe:"));
+        calls.is_some_and(|line| !line.contains("rejected_calls=0"))
+    };
+    for server in &servers {
+        until("the waiter has tried to listen", async || {
+            is_refused(server).await
+        })
+        .await;
+        until("the watcher listens", async || listeners(server).await == 1).await;
+        server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
+    }
+    for server in &servers {
+        until("it listens again", async || listeners(server).await == 1).await;
+    }
+    waiting.abort();
+}

@@ -13,6 +13,9 @@ mod examine;
 mod fences;
 mod foreign_keys;
 mod jobs;
+#[path = "../memory/journal.rs"]
+#[allow(dead_code, reason = "few tests here look at the log")]
+mod journal;
 mod leading;
 mod lifecycle;
 mod listing;

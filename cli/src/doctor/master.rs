@@ -133,7 +133,7 @@ fn abilities(facts: &ServerFacts) -> Vec<Finding> {
             can.kill_fence || is_denied,
             Finding::warning(
                 "kill_fence",
-                "it lacks CLIENT ID or CLIENT KILL: a late command of a lost connection may lock a name for a lease",
+                "without CLIENT ID, CLIENT KILL or its run, a late command of a lost connection may lock a name for a lease",
                 "none is needed for safe locks; to avoid that wait, use Redis or Valkey",
             ),
         ),

@@ -55,8 +55,6 @@ struct CallQueue {
 
 #[derive(Debug)]
 struct PendingCall {
-    /// Number of replies still to come: one, or one for each channel.
-    replies: usize,
     bytes: usize,
     reply: ReplyTo,
 }
@@ -96,9 +94,9 @@ impl Pipe {
         self.queue.lock().closed
     }
 
-    /// Sends a packed command that is answered by `replies` replies. A call that has returned has its place
-    /// behind everything that was sent before.
-    pub(super) fn send(&self, packed: &[u8], replies: usize, reply: ReplyTo) {
+    /// Sends a packed command that is answered by one reply. A call that has returned has its place behind everything that
+    /// was sent before.
+    pub(super) fn send(&self, packed: &[u8], reply: ReplyTo) {
         let mut queue = self.queue.lock();
         let waiting = self.waiting() + packed.len();
         if queue.closed || (waiting > MOST && !queue.calls.is_empty()) {
@@ -113,7 +111,6 @@ impl Pipe {
         }
         queue.bytes.extend_from_slice(packed);
         queue.calls.push_back(PendingCall {
-            replies,
             bytes: packed.len(),
             reply,
         });
@@ -128,7 +125,7 @@ impl Pipe {
     /// Sends a command and waits for its reply.
     pub(super) fn ask(&self, command: &Cmd) -> impl Future<Output = Answer> + use<> {
         let (inbox, reply) = Inbox::single();
-        self.send(&command.get_packed_command(), 1, reply);
+        self.send(&command.get_packed_command(), reply);
         inbox.answer()
     }
 
@@ -154,21 +151,6 @@ impl Pipe {
         for call in calls {
             call.reply.give(Err(Fault::Unknown(reason.into())));
         }
-    }
-}
-
-impl CallQueue {
-    /// Assigns an answer to its call, and returns the call once its answer is complete.
-    fn complete(&mut self, answer: Answer, done: &mut usize) -> Option<(ReplyTo, Answer)> {
-        let call = self.calls.front_mut()?;
-        // A command on several channels is refused as a whole.
-        if call.replies > 1 && answer.is_ok() {
-            call.replies -= 1;
-            return None;
-        }
-        let call = self.calls.pop_front()?;
-        *done += call.bytes;
-        Some((call.reply, answer))
     }
 }
 
@@ -348,10 +330,11 @@ impl Driver {
         queue.last_received = Some(Instant::now());
         let mut done = 0;
         for answer in self.answers.drain(..) {
-            if queue.calls.is_empty() {
+            let Some(call) = queue.calls.pop_front() else {
                 return Err(format!("an answer to nothing: {answer:?}"));
-            }
-            self.answered.extend(queue.complete(answer, &mut done));
+            };
+            done += call.bytes;
+            self.answered.push((call.reply, answer));
         }
         self.pipe
             .waiting

@@ -104,7 +104,7 @@ impl Server {
         let ended = calls
             .with(end(&pipe, old.map_or(&[], |old| &old.client_ids)))
             .await;
-        peer.capabilities.kill_fence = ended && !peer.client_ids.is_empty();
+        peer.capabilities.kill_fence = ended && !peer.client_ids.is_empty() && peer.identity.is_known();
         let prepared = match &mut notices {
             None => calls.with(join(prepare(&pipe), listen(&pipe, channel))).await,
             Some(line) => {
@@ -228,12 +228,14 @@ impl Server {
     }
 }
 
-/// Subscribes to the channel on which waiters are called. Returns whether that is denied; waiters then wake
-/// by their timers. An error that passes, such as BUSY, is no denial: the connection would never listen.
+/// Subscribes to the channel on which waiters are called. Returns whether the server refuses that, by an ACL or because it
+/// has no such command; waiters then wake by their timers. An error that passes, such as BUSY, is no refusal: the connection
+/// would never listen.
 async fn listen(pipe: &Pipe, channel: &str) -> Result<bool, NodeError> {
     match pipe.ask(redis::cmd("SUBSCRIBE").arg(channel)).await {
-        Err(fault) if fault.class() == Some(FaultClass::Passing) => Err(judge(fault)),
-        answer => Ok(answer.is_err_and(|fault| fault.class() == Some(FaultClass::Denied))),
+        Ok(_) => Ok(false),
+        Err(fault) if matches!(fault.class(), None | Some(FaultClass::Passing)) => Err(judge(fault)),
+        Err(_) => Ok(true),
     }
 }
 

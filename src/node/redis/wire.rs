@@ -23,25 +23,25 @@ pub(super) struct ServerWire {
 impl Wire for ServerWire {
     fn call(&self, request: &Request, by: By, reply: ReplyTo) {
         match by {
-            By::Sha => self.calls.send(request.packed(), 1, reply),
-            By::Source => self.calls.send(&request.with_source(), 1, reply),
+            By::Sha => self.calls.send(request.packed(), reply),
+            By::Source => self.calls.send(&request.with_source(), reply),
         }
     }
 
     fn load(&self, script: &'static Script, reply: ReplyTo) {
-        self.calls.send(&script.load().get_packed_command(), 1, reply);
+        self.calls.send(&script.load().get_packed_command(), reply);
     }
 
-    fn listen(&self, on: bool, form: ChannelForm, channels: &[String], reply: ReplyTo) {
+    fn listen(&self, on: bool, form: ChannelForm, channel: &str, reply: ReplyTo) {
         let mut command = redis::cmd(match (form, on) {
             (ChannelForm::Exact, true) => "SUBSCRIBE",
             (ChannelForm::Exact, false) => "UNSUBSCRIBE",
             (ChannelForm::Pattern, true) => "PSUBSCRIBE",
             (ChannelForm::Pattern, false) => "PUNSUBSCRIBE",
         });
-        command.arg(channels);
+        command.arg(channel);
         let pipe = self.notices.as_ref().unwrap_or(&self.calls);
-        pipe.send(&command.get_packed_command(), channels.len(), reply);
+        pipe.send(&command.get_packed_command(), reply);
     }
 
     fn waiting(&self) -> usize {

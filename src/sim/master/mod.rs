@@ -259,7 +259,7 @@ impl Master {
         let record = stored.first().and_then(|text| Record::parse(text));
         let pipe = Arc::new(MemoryPipe::new(listener));
         state.pipes.insert(client_id, Arc::downgrade(&pipe));
-        state.listen(client_id, ChannelForm::Exact, &[channel.to_owned()], true);
+        state.listen(client_id, ChannelForm::Exact, channel, true);
         drop(state);
         let peer = Peer {
             identity,
@@ -345,8 +345,8 @@ impl Master {
                 return (Ok(Value::Okay), true);
             }
             // Even a server that cannot write, or is loading, lets its clients subscribe.
-            Ask::Listen { form, channels, on } => {
-                state.listen(client, *form, channels, *on);
+            Ask::Listen { form, channel, on } => {
+                state.listen(client, *form, channel, *on);
                 return (Ok(Value::Okay), true);
             }
         };

@@ -55,18 +55,16 @@ impl MasterState {
         self.store.receivers.clear();
     }
 
-    /// Makes a client listen to these channels, or not any more. A late request over a connection that has
+    /// Makes a client listen to this channel, or not any more. A late request over a connection that has
     /// ended has no effect.
-    pub(super) fn listen(&mut self, client: i64, form: ChannelForm, channels: &[String], on: bool) {
+    pub(super) fn listen(&mut self, client: i64, form: ChannelForm, channel: &str, on: bool) {
         if !self.pipes.contains_key(&client) {
             return;
         }
-        for channel in channels {
-            if on {
-                self.store.listen(client, form, channel.as_bytes());
-            } else {
-                self.store.unlisten(client, form, channel.as_bytes());
-            }
+        if on {
+            self.store.listen(client, form, channel.as_bytes());
+        } else {
+            self.store.unlisten(client, form, channel.as_bytes());
         }
     }
 

@@ -67,7 +67,7 @@ impl Server {
         );
         let identity = identity(&info);
         let run = identity.run();
-        let kill_fence = end(pipe, &[NOBODY]).await && session.client_id.is_some();
+        let can_end = end(pipe, &[NOBODY]).await && session.client_id.is_some();
         let (clock_offset_us, round_trip) = read_clock(pipe).await?;
         let probed = pipe.ask(&permissions::probe()).await;
         let in_scripts = probed.as_ref().map(permissions::denied).unwrap_or_default();
@@ -89,7 +89,7 @@ impl Server {
             quarantine: Duration::ZERO,
             clock_offset_us,
             round_trip,
-            capabilities: capabilities(&info, &identity, session.resp3, kill_fence),
+            capabilities: capabilities(&info, &identity, session.resp3, can_end && identity.is_known()),
             max_memory: info.number("maxmemory"),
             eviction_policy: fact("maxmemory_policy"),
             append_only: append_only.or(enabled("appendonly")),

@@ -42,9 +42,9 @@ impl Line {
         }
     }
 
-    fn call(&self, packed: &str, replies: usize) -> impl Future<Output = Answer> + use<> {
+    fn call(&self, packed: &str) -> impl Future<Output = Answer> + use<> {
         let (inbox, reply) = Inbox::single();
-        self.pipe.send(packed.as_bytes(), replies, reply);
+        self.pipe.send(packed.as_bytes(), reply);
         inbox.answer()
     }
 
@@ -71,7 +71,7 @@ fn not_sent(answer: &Answer) -> bool {
 #[tokio::test]
 async fn answers_come_to_calls_in_order_however_the_bytes_fall() {
     let mut line = Line::open(1024);
-    let calls = [line.call("one ", 1), line.call("two ", 1), line.call("three", 1)];
+    let calls = [line.call("one "), line.call("two "), line.call("three")];
     line.receives("one two three").await;
     for piece in [":1", "\r\n$3\r", "\nt", "wo\r\n-OOM no", " memory\r\n"] {
         line.says(piece).await;
@@ -83,18 +83,19 @@ async fn answers_come_to_calls_in_order_however_the_bytes_fall() {
     let refused = three.await.expect_err("an error");
     assert_eq!(refused.class(), Some(crate::protocol::fault::FaultClass::Passing));
     // The next call finds a sleeping driver.
-    let four = line.call("four", 1);
+    let four = line.call("four");
     line.receives("four").await;
     line.says("_\r\n").await;
     assert_eq!(four.await, Ok(Value::Nil));
 }
 
-/// A subscription is answered once for each channel, or refused once. Messages answer no call.
+/// Messages answer no call.
 #[tokio::test]
 async fn channels_are_confirmed_one_by_one() {
     let mut line = Line::open(1024);
-    let (both, denied, after) = (line.call("s", 2), line.call("s", 2), line.call("c", 1));
-    line.receives("ssc").await;
+    let (first, second, denied) = (line.call("s"), line.call("s"), line.call("s"));
+    let after = line.call("c");
+    line.receives("sssc").await;
     let confirmed =
         |channel: &str, count: usize| format!(">3\r\n$9\r\nsubscribe\r\n$1\r\n{channel}\r\n:{count}\r\n");
     let message = b">3\r\n$7\r\nmessage\r\n$1\r\na\r\n$3\r\n7 \xff\r\n";
@@ -103,7 +104,7 @@ async fn channels_are_confirmed_one_by_one() {
     line.says(&confirmed("b", 2)).await;
     line.says(">4\r\n$8\r\npmessage\r\n$2\r\na*\r\n$2\r\nab\r\n$1\r\n8\r\n")
         .await;
-    assert!(both.await.is_ok());
+    assert!(first.await.is_ok() && second.await.is_ok());
     line.says("-NOPERM no\r\n:7\r\n").await;
     assert!(denied.await.is_err());
     assert_eq!(after.await, Ok(Value::Int(7)));
@@ -121,7 +122,7 @@ async fn a_driver_that_moves_to_another_task_is_woken_there() {
     let _driver = AbortOnDropHandle::new(tokio::spawn(driver));
     tokio::task::yield_now().await;
     let (_inbox, reply) = Inbox::single();
-    pipe.send(b"one", 1, reply);
+    pipe.send(b"one", reply);
     let mut bytes = [0; 3];
     let read = timeout(Duration::from_secs(5), server.read_exact(&mut bytes)).await;
     read.expect("its task was woken").expect("open");
@@ -133,19 +134,19 @@ async fn a_driver_that_moves_to_another_task_is_woken_there() {
 async fn messages_in_arrays_are_notices_where_nothing_else_is_asked() {
     let message = "*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$3\r\n7 b\r\n";
     let mut line = Line::with(1024, true);
-    let subscribing = line.call("s", 2);
-    line.receives("s").await;
+    let (first, second) = (line.call("s"), line.call("s"));
+    line.receives("ss").await;
     line.says("*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n").await;
     line.says(message).await;
     line.says("*4\r\n$8\r\npmessage\r\n$2\r\na*\r\n$2\r\nab\r\n$1\r\n8\r\n")
         .await;
     line.says("*3\r\n$9\r\nsubscribe\r\n$1\r\nb\r\n:2\r\n").await;
-    assert!(subscribing.await.is_ok());
+    assert!(first.await.is_ok() && second.await.is_ok());
     let messages = [("a", "7 b"), ("a*", "8")];
     let messages = messages.map(|(channel, message)| (channel.to_owned(), message.to_owned()));
     assert_eq!(*line.messages.lock().expect("not poisoned"), messages);
     let mut line = Line::open(1024);
-    let call = line.call("c", 1);
+    let call = line.call("c");
     line.receives("c").await;
     line.says(message).await;
     assert!(matches!(call.await, Ok(Value::Array(_))));
@@ -157,7 +158,7 @@ async fn messages_in_arrays_are_notices_where_nothing_else_is_asked() {
 async fn a_slow_peer_gets_everything_in_order() {
     let mut line = Line::open(7);
     let words: Vec<String> = (0..200).map(|number| format!("request {number};")).collect();
-    let calls: Vec<_> = words.iter().map(|word| line.call(word, 1)).collect();
+    let calls: Vec<_> = words.iter().map(|word| line.call(word)).collect();
     line.receives(&words.concat()).await;
     for number in 0..calls.len() {
         line.says(&format!(":{number}\r\n")).await;
@@ -170,13 +171,13 @@ async fn a_slow_peer_gets_everything_in_order() {
 #[tokio::test]
 async fn an_end_answers_every_call_and_takes_no_more() {
     let mut line = Line::open(1024);
-    let call = line.call("one", 1);
+    let call = line.call("one");
     line.receives("one").await;
     drop(line.server);
     assert!(unknown(&call.await), "it may have been executed");
     line.driver.await.expect("no panic");
     let (inbox, reply) = Inbox::single();
-    line.pipe.send(b"late", 1, reply);
+    line.pipe.send(b"late", reply);
     assert!(not_sent(&inbox.answer().await), "nothing was sent any more");
 }
 
@@ -184,9 +185,9 @@ async fn an_end_answers_every_call_and_takes_no_more() {
 #[tokio::test]
 async fn nothing_is_written_once_the_driver_is_gone() {
     let mut line = Line::open(1024);
-    let sent = line.call("sent", 1);
+    let sent = line.call("sent");
     line.receives("sent").await;
-    let queued = line.call("queued", 1);
+    let queued = line.call("queued");
     line.driver.abort();
     let _ = line.driver.await;
     assert!(unknown(&sent.await) && unknown(&queued.await));
@@ -199,7 +200,7 @@ async fn nothing_is_written_once_the_driver_is_gone() {
 async fn what_is_no_answer_ends_the_connection() {
     for bytes in [":1\r\nHTTP/1.1 400 Bad Request\r\n", ":1\r\n:2\r\n"] {
         let mut line = Line::open(1024);
-        let call = line.call("one", 1);
+        let call = line.call("one");
         line.receives("one").await;
         line.says(bytes).await;
         assert_eq!(call.await, Ok(Value::Int(1)), "what came before it counts");
@@ -214,9 +215,9 @@ async fn what_is_no_answer_ends_the_connection() {
 async fn a_burst_is_refused_where_it_would_never_end() {
     let mut line = Line::open(1024);
     let large = "c".repeat(MOST / 16);
-    let calls: Vec<_> = (0..16).map(|_| line.call(&large, 1)).collect();
+    let calls: Vec<_> = (0..16).map(|_| line.call(&large)).collect();
     assert_eq!(line.pipe.waiting(), MOST);
-    assert!(not_sent(&line.call("c", 1).await));
+    assert!(not_sent(&line.call("c").await));
     line.receives(&large).await;
     line.says("+OK\r\n").await;
     let mut calls = calls.into_iter();
@@ -233,7 +234,7 @@ async fn a_burst_is_refused_where_it_would_never_end() {
 #[tokio::test]
 async fn a_long_reply_is_read_whole() {
     let mut line = Line::open(4096);
-    let call = line.call("info", 1);
+    let call = line.call("info");
     line.receives("info").await;
     let long = "x".repeat(5 * BUFFER);
     line.says(&format!("${}\r\n{long}\r\n", long.len())).await;
