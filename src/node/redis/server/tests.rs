@@ -140,7 +140,7 @@ async fn what_is_missing_is_found_out() {
     let nameless = info("run_id", None);
     assert_eq!(
         missing(server_with(&nameless)).await,
-        ["which run of its process this is"]
+        [kill, "which run of its process this is"]
     );
     let nameless = nameless.replace("master_replid:", "odd:");
     let all = [kill, "which run of its process this is", "which server it is"];
