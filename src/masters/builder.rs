@@ -189,8 +189,8 @@ impl MastersBuilder {
     }
 
     /// Sets the time that one attempt to connect to a master may take. 1 s by default. It covers the lookup
-    /// of the host's name, the connection, TLS, credentials and set-up. All addresses of the host are tried,
-    /// one soon after the other.
+    /// of the host's name, the connection, TLS, credentials and set-up. All addresses of the host are tried
+    /// at once.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.config.connect_timeout = timeout;
         self

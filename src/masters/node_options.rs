@@ -70,9 +70,9 @@ impl Node {
     /// provider is asked again every second, and a warning is logged. If the master ends the connection or
     /// logs it out meanwhile, the client connects again, with fresh credentials.
     ///
-    /// The provider runs on the runtime of [`connect`](crate::MastersBuilder::connect). It has nine tenths of
-    /// [`connect_timeout`](crate::MastersBuilder::connect_timeout), less the time for the connection. Its future is
-    /// then dropped, which must do no harm. Its error is shown as that of the master, so the error should contain no
+    /// The provider runs on the runtime of [`connect`](crate::MastersBuilder::connect). For a new connection
+    /// it has nine tenths of [`connect_timeout`](crate::MastersBuilder::connect_timeout), less the time for the
+    /// connection. For a refresh it has all of it. Its future is then dropped, which must do no harm. Its error is shown as that of the master, so the error should contain no
     /// secrets.
     pub fn credentials<F, A>(mut self, provider: F) -> Self
     where

@@ -226,8 +226,14 @@ impl<T> Lines<T> {
         }
         let (notice, noticed) = oneshot::channel();
         let mut behind = line.behind.lock();
-        let last = behind.last_key_value().map_or(0, |((ticket, _), _)| *ticket);
-        let order = (next_in_line.ticket.unwrap_or(last), entry.calls.number);
+        // A waiter without a ticket comes behind all that wait now, and before calls that do not wait for a holder.
+        let last = || {
+            behind
+                .range(..(LAST, 0))
+                .next_back()
+                .map_or(0, |((ticket, _), _)| *ticket)
+        };
+        let order = (next_in_line.ticket.unwrap_or_else(last), entry.calls.number);
         let new = Queued {
             entry,
             next_in_line,
@@ -441,13 +447,16 @@ impl<T> Turn<T> {
         let next = behind.pop_first();
         let others = std::mem::take(&mut *behind).into_values();
         let refused: Vec<_> = others.map(|other| other.deliver(Delivery::Concurrent)).collect();
+        // Delivered under the mutexes, so that a task that withdraws finds the turn. Without a next task the line ends.
+        let turn = Delivery::Turn(self);
+        let left = match next {
+            Some((_, next)) => next.deliver(turn),
+            None => Some(turn),
+        };
         drop(behind);
         drop(lines);
-        // The drop takes other mutexes. So does that of the turn if there is no next task.
-        drop(refused);
-        if let Some((_, next)) = next {
-            drop(next.deliver(Delivery::Turn(self)));
-        }
+        // The drop takes other mutexes.
+        drop((refused, left));
     }
 }
 

@@ -510,6 +510,7 @@ impl Round {
             request: Arc::clone(&self.request),
             op: self.trace.op,
             sent: self.sent,
+            sent_later: self.others.as_ref().map(|others| (others.nodes, others.sent)),
             release: self.release.clone().map(handed),
             unconfirmed: self.unconfirmed().cloned(),
         });

@@ -10,6 +10,7 @@ use crate::node::{self, Late, Links, PendingRelease, Slot};
 use crate::protocol::claim::Claim;
 use crate::protocol::command::Request;
 use crate::protocol::fault::Fault;
+use crate::protocol::node_set::NodeSet;
 
 /// Function that is called with the index of a master.
 pub(super) type Hook = Arc<dyn Fn(usize) + Send + Sync>;
@@ -21,6 +22,8 @@ pub(super) struct TimedOutRequest {
     pub(super) request: Arc<Request>,
     pub(super) op: Op,
     pub(super) sent: Instant,
+    /// Masters that were asked later, and the time at which they were.
+    pub(super) sent_later: Option<(NodeSet, Instant)>,
     /// Claim that the request released, and the slots at which the release is pending.
     pub(super) release: Option<(Claim, Vec<Arc<Slot>>)>,
     /// Called for a master that did not execute the request, or may not have.
@@ -33,7 +36,8 @@ impl Late for TimedOutRequest {
         link.react_to(&answer);
         let has_no_script = Fault::is_no_script(&answer);
         if !matches!(answer, Err(Fault::Unknown(_) | Fault::NotSent(_))) {
-            link.took(self.op, self.sent);
+            let later = self.sent_later.filter(|(nodes, _)| nodes.contains(node));
+            link.took(self.op, later.map_or(self.sent, |(_, sent)| sent));
         }
         if let Some(hook) = &self.unconfirmed
             && !node::is_done(&answer)

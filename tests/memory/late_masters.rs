@@ -3,7 +3,7 @@
 use crate::support::{connect, connect_by_default, ms, slow_down};
 use futures::FutureExt;
 use multilock::sim::Cluster;
-use multilock::{Closing, LockError, LossCause, Masters, MultiLockGuard, Unlocked, Vote};
+use multilock::{Closing, LockError, LossCause, Masters, MultiLockGuard, Rounds, Unlocked, Vote};
 use tokio::time::{Instant, sleep, timeout};
 
 fn releases(cluster: &Cluster, place: usize) -> u64 {
@@ -125,6 +125,29 @@ async fn masters_that_are_too_far_are_told_as_such() {
     let why = "no master answers in time: answers took up to 60ms, and are awaited for 50ms; \
                set MastersBuilder::node_timeout to more than they take: memory-0: ";
     assert!(text.starts_with(why), "{text}");
+}
+
+/// A master that is asked last, because the others do not answer, takes no longer than they do.
+#[tokio::test(start_paused = true)]
+async fn a_late_answer_is_timed_from_its_own_question() {
+    let cluster = Cluster::new(3);
+    let builder = Masters::builder().rounds(Rounds::Thrifty);
+    let masters = cluster.connect(builder).await.expect("masters");
+    for master in cluster.iter() {
+        master.set_delay(ms(30), ms(30));
+    }
+    let lock = masters.red_lock("a");
+    drop(lock.try_lock().await);
+    sleep(ms(100)).await;
+    let error = lock.try_lock().await.expect_err("no answer in time");
+    let LockError::Unreachable { votes } = &error else {
+        panic!("{error}");
+    };
+    let late = Vote::Late {
+        within: ms(50),
+        took: Some(ms(60)),
+    };
+    assert!(votes.iter().all(|node| node.vote == late), "{votes}");
 }
 
 /// Masters that answer late are in the way all the same.

@@ -185,6 +185,21 @@ async fn who_reads_asks_beside_others_until_one_is_refused() {
     assert!(matches!(join(9), Joined::Turn(_)));
 }
 
+/// A call that does not wait for a holder has the last ticket.
+#[tokio::test]
+async fn one_without_a_ticket_comes_before_calls_that_do_not_wait() {
+    let (lines, waiters) = (Arc::new(Lines::new()), Waiters::default());
+    let join = |ticket| join(&lines, &options("a"), new(&waiters, ticket));
+    let mut first = join(5).expect("nobody is ahead");
+    let behind = |ticket| join(ticket).expect_err("behind others");
+    let (mut try_only, mut without, mut after) = (behind(LAST), behind(0), behind(7));
+    assert!(first.line().has_waiters());
+    for expected in [&mut without, &mut after, &mut try_only] {
+        drop(first);
+        first = turn(delivered(expected).await);
+    }
+}
+
 #[tokio::test]
 async fn one_without_a_ticket_keeps_the_place_in_which_it_came() {
     let (lines, waiters) = (Arc::new(Lines::new()), Waiters::default());

@@ -44,6 +44,11 @@ fn an_answer_to_nobody_is_dropped() {
 }
 
 #[test]
+fn a_turn_that_opens_the_line_is_not_lost() {
+    passing::a_turn_that_opens_the_line_is_not_lost();
+}
+
+#[test]
 fn what_is_passed_on_is_never_lost() {
     passing::what_is_passed_on_is_never_lost();
 }

@@ -215,6 +215,23 @@ impl Process {
     }
 }
 
+/// The front of a line admits all behind it while one of them gives up: the turn is with nobody who has left.
+pub fn a_turn_that_opens_the_line_is_not_lost() {
+    explore(3, || {
+        let (process, _hold) = Process::new();
+        let mut gives_up = process.wait(1);
+        let turn = process.grant.take_turn().expect("its hold has the turn");
+        let giving_up = thread::spawn(move || {
+            drop(gives_up.position.withdraw());
+            // Its task goes on with the place in its hand.
+            thread::yield_now();
+        });
+        turn.open();
+        giving_up.join().expect("no panic");
+        assert!(process.join(9).is_ok(), "the line has ended");
+    });
+}
+
 /// A guard exits while one waiter gives up and another waits. The hold passes on or is released, once. A waiter that
 /// still waits has it or the turn.
 pub fn what_is_passed_on_is_never_lost() {

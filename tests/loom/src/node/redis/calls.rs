@@ -15,7 +15,7 @@ use crate::stream::Server;
 /// Sends a call and waits for its answer.
 fn call(pipe: &Pipe, byte: u8) -> Answer {
     let (inbox, reply) = Inbox::single();
-    pipe.send(&[byte], 1, reply);
+    pipe.send(&[byte], reply);
     block_on(inbox.answer())
 }
 
@@ -50,8 +50,8 @@ pub fn order_is_kept() {
         let other = thread::spawn(move || assert_eq!(call(&other, 3), own(3)));
         let driver = thread::spawn(move || block_on(driver));
         let (first, second) = (Inbox::single(), Inbox::single());
-        pipe.send(&[1], 1, first.1);
-        pipe.send(&[2], 1, second.1);
+        pipe.send(&[1], first.1);
+        pipe.send(&[2], second.1);
         assert_eq!(block_on(second.0.answer()), own(2));
         assert_eq!(block_on(first.0.answer()), own(1));
         assert!(pipe.waiting() <= 1, "the other's alone");
