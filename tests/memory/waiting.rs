@@ -50,6 +50,30 @@ async fn a_release_wakes_a_waiter_of_another_process() {
     assert_eq!(queues(&cluster), 0, "nobody waits any more");
 }
 
+/// One master has an orphan, and an error of another one passes. No master calls the waiter then.
+#[tokio::test(start_paused = true)]
+async fn an_error_that_passes_keeps_nobody_waiting() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let orphan = ["HSET", "a", "9a7c4c1e-0000-8000-8000-000000000001:1", "1"];
+    cluster.master(0).command(&orphan).expect("written");
+    let busy = "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.";
+    cluster.master(1).answer_with(Some(busy));
+    let waiting = tokio::spawn(async move {
+        let guard = masters.red_lock("a").lock().await.expect("two are well");
+        (Instant::now(), guard)
+    });
+    sleep(ms(11_000)).await;
+    let passed = Instant::now();
+    cluster.master(1).answer_with(None);
+    let (won, guard) = timeout(ms(6_000), waiting)
+        .await
+        .expect("in time")
+        .expect("no panic");
+    assert!(won - passed <= ms(1_100), "{:?}", won - passed);
+    guard.unlock().await.expect("held");
+}
+
 /// Two processes that have the names in turn, each asking again when it has just given them up.
 #[tokio::test(start_paused = true)]
 async fn who_has_just_had_it_still_wakes_in_time() {
