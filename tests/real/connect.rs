@@ -85,6 +85,20 @@ async fn bad_urls() {
 }
 
 #[tokio::test]
+async fn a_database_that_the_server_does_not_have() {
+    let cluster = Cluster::start(3).await;
+    let odd = format!("{}/99", cluster.server(2).url());
+    let (error, text) = refusal(between(&cluster, odd)).await;
+    let error_text = "SELECT 99: ERR DB index is out of range".to_owned();
+    assert_unfit(
+        &error,
+        &label(cluster.server(2)),
+        &Unfit::Denied { error: error_text },
+    );
+    assert!(text.contains("SELECT 99"), "{text}");
+}
+
+#[tokio::test]
 async fn the_same_server_twice() {
     let cluster = Cluster::start(2).await;
     let port = cluster.server(0).port();

@@ -4,10 +4,10 @@ use futures::future::join_all;
 use redis::{Cmd, RedisConnectionInfo};
 
 use super::pipeline::Pipe;
-use super::questions::{ask, judge};
+use super::questions::judge;
 use crate::error::{NodeError, Unfit};
 use crate::masters::credentials::Credentials;
-use crate::protocol::fault::Fault;
+use crate::protocol::fault::{Fault, FaultClass};
 
 const TLS_THERE: &str = "this port may expect TLS, for which the URL begins with rediss://";
 
@@ -46,7 +46,7 @@ pub(super) async fn log_in(
         authenticate_first(pipe, login).await?;
     }
     if login.db != 0 {
-        ask(pipe, redis::cmd("SELECT").arg(login.db)).await?;
+        select(pipe, login.db).await?;
     }
     let introductions = [
         &["SETNAME", connection_name][..],
@@ -57,6 +57,21 @@ pub(super) async fn log_in(
     // No lock depends on these commands, and an ACL may deny them.
     join_all(introductions.map(|words| pipe.ask(redis::cmd("CLIENT").arg(words)))).await;
     Ok(resp3)
+}
+
+/// Selects a database. The server may not have it, which no time mends.
+async fn select(pipe: &Pipe, db: i64) -> Result<(), NodeError> {
+    let answer = pipe.ask(redis::cmd("SELECT").arg(db)).await;
+    answer.map(drop).map_err(|fault| match fault {
+        Fault::Server {
+            class: FaultClass::Unforeseen,
+            error,
+        } => Unfit::Denied {
+            error: format!("SELECT {db}: {error}"),
+        }
+        .into(),
+        other => judge(other),
+    })
 }
 
 /// Logs a new connection in by AUTH. Any error of the server is a refusal.
