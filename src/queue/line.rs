@@ -227,12 +227,8 @@ impl<T> Lines<T> {
         let (notice, noticed) = oneshot::channel();
         let mut behind = line.behind.lock();
         // A waiter without a ticket comes behind all that wait now, and before calls that do not wait for a holder.
-        let last = || {
-            behind
-                .range(..(LAST, 0))
-                .next_back()
-                .map_or(0, |((ticket, _), _)| *ticket)
-        };
+        let mut waiters = behind.range(..(LAST, 0));
+        let last = || waiters.next_back().map_or(0, |((ticket, _), _)| *ticket);
         let order = (next_in_line.ticket.unwrap_or_else(last), entry.calls.number);
         let new = Queued {
             entry,
