@@ -16,14 +16,13 @@ use crate::values::names::Names;
 use crate::values::token::FencingToken;
 
 /// The hold that a grant has now, if its trace is observed.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct HoldTrace {
     is_open: AtomicBool,
     hold: Mutex<Option<OpenHold>>,
 }
 
 /// A hold that is not over.
-#[derive(Debug)]
 pub(crate) struct OpenHold {
     label: Label,
     timed: TimedSpan,

@@ -13,7 +13,6 @@ use crate::error::NodeError;
 use crate::time::rounded::Rounded;
 
 /// Observer of one master, by its label.
-#[derive(Debug)]
 pub(crate) struct NodeEvents {
     pub(crate) label: Arc<str>,
     was_up: AtomicBool,

@@ -9,7 +9,7 @@ use tracing::{Level, Span};
 use super::METERED;
 
 /// Runs if metrics are recorded, or if its span is observed.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct TimedSpan {
     /// Begin, for metrics. Without the feature `metrics` it has no size.
     begun: [Option<Instant>; METERED as usize],
@@ -17,7 +17,6 @@ pub(super) struct TimedSpan {
 }
 
 /// A span that is observed.
-#[derive(Debug)]
 pub(super) struct SeenSpan {
     pub(super) begun: Instant,
     pub(super) span: Span,

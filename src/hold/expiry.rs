@@ -19,7 +19,7 @@ use crate::time::steps::Steps;
 use crate::time::validity::{Validity, ns};
 
 /// Expiry that a confirmed round gave.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct HoldExpiry {
     validity: Validity,
     /// Masters that confirmed the round.

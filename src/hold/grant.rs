@@ -33,7 +33,6 @@ use crate::values::token::Block;
 use crate::values::votes::Vote;
 
 /// Result of one successful round: facts that stay, and a state that changes.
-#[derive(Debug)]
 pub(crate) struct Grant {
     facts: GrantFacts,
     pub(super) clock: Clock,
@@ -47,7 +46,6 @@ pub(crate) struct Grant {
 }
 
 /// Facts of a round for the whole life of its grant.
-#[derive(Debug)]
 pub(crate) struct GrantFacts {
     pub(crate) names: Names,
     /// Field that is never used again for another grant.
@@ -78,7 +76,7 @@ impl Deref for Grant {
 }
 
 /// One of the holds of a grant: a local acquisition, shared by every guard that entered it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Hold {
     pub(crate) grant: Arc<Grant>,
     /// Number of holds before it in the grant.

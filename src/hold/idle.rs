@@ -40,7 +40,7 @@ pub(crate) struct IdleGrants {
     names: AtomicUsize,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct IdleState {
     /// Grants by each of their names. A grant stays here while it is held again.
     grants: HashMap<Box<str>, Arc<Grant>>,

@@ -35,7 +35,7 @@ pub(crate) struct Schedule {
     earlier: Notify,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct ScheduleState {
     due: BTreeMap<(Instant, u64), Arc<Grant>>,
     /// Grants that are in flight, by their unique field.

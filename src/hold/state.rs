@@ -32,7 +32,6 @@ const WIDENING_ENDS: u32 = 6;
 /// Number of leases after which the grant of a sticky lock no longer stays. Recalls may all be lost, or denied.
 const MOST_IDLE_LEASES: u32 = 2;
 
-#[derive(Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct HoldState {
     pub(super) phase: Phase,
@@ -78,7 +77,6 @@ pub(super) struct HoldState {
 }
 
 /// First hold of a new grant.
-#[derive(Debug)]
 pub(crate) struct FirstHold {
     pub(crate) ends: HoldExpiry,
     pub(crate) lease: Duration,

@@ -5,7 +5,6 @@ use crate::protocol::node_set::NodeSet;
 use crate::values::votes::Vote;
 
 /// Last vote of each master.
-#[derive(Debug)]
 pub(crate) struct VoteRecord {
     nodes: u8,
     granted: NodeSet,

@@ -9,7 +9,7 @@ use crate::round::pool::Pool;
 use crate::values::names::Names;
 
 /// Announcements of releases by clients of other libraries, for one waiter; none before it listens.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct ForeignReleases {
     subscription: Option<Subscription>,
     /// Counts of announcements before the last attempt was sent.

@@ -1,7 +1,6 @@
 //! Subscriptions to channels on all masters: those on which clients of other libraries announce releases, and those of
 //! leaders that are watched.
 
-use std::fmt;
 use std::sync::{Arc, Weak};
 
 use futures::future::join_all;
@@ -133,14 +132,6 @@ impl Drop for Subscription {
             pool.runtime
                 .spawn(async move { timeout(within, join_all(calls.into_iter().map(Inbox::answer))).await });
         }
-    }
-}
-
-impl fmt::Debug for Subscription {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list()
-            .entries(self.topics.iter().map(|(_, channel, _)| channel))
-            .finish()
     }
 }
 

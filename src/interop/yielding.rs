@@ -23,13 +23,12 @@ const STALE: Duration = Duration::from_secs(60);
 const MANY: usize = 64;
 
 /// Names for which clients of other libraries wait, and the end of their turn.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Yielding {
     turns: Mutex<HashMap<Names, ForeignTurn>>,
     any: AtomicBool,
 }
 
-#[derive(Debug)]
 struct ForeignTurn {
     /// Masters that reported listeners the last time, a bit for each.
     on: u64,

@@ -27,7 +27,6 @@ const SILENT_ROUNDS: u32 = 3;
 pub(crate) type Links = Vec<Result<Arc<Link>, Fault>>;
 
 /// A connection in use.
-#[derive(Debug)]
 pub(crate) struct Link {
     wire: Box<dyn Wire>,
     /// Time at which the connection was set up.
@@ -72,7 +71,6 @@ pub(super) struct Memory {
 }
 
 /// A connection's knowledge of its master's memory.
-#[derive(Debug)]
 pub(super) struct Recollection {
     /// Time for which the memory counted when the connection was set up.
     pub(super) memory: Duration,

@@ -7,7 +7,6 @@
 //! come again, and when the pool closes.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -28,7 +27,6 @@ use crate::protocol::reply::parse_released;
 const ENTRY: usize = 128;
 
 /// A pending release of one master.
-#[derive(Debug)]
 pub(crate) struct PendingRelease {
     claim: Claim,
     /// Receiver of the answer, if there is one.
@@ -98,7 +96,7 @@ pub(crate) struct Deferrals {
     events: Arc<NodeEvents>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct ReleaseQueue {
     waiting: VecDeque<PendingRelease>,
     /// Batches without an answer, and the releases in them.
@@ -279,7 +277,6 @@ fn unexpected() -> Fault {
 }
 
 /// Releases that were sent in one call. Their connection has to bring the answer.
-#[derive(Debug)]
 struct Batch {
     deferrals: Arc<Deferrals>,
     link: Arc<Link>,
@@ -301,13 +298,5 @@ impl Late for Batch {
             self.link.react_to(answer);
         }
         self.deferrals.answered(answers);
-    }
-}
-
-impl fmt::Debug for Deferrals {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Deferrals")
-            .field("pending", &self.pending().0)
-            .finish_non_exhaustive()
     }
 }

@@ -6,7 +6,6 @@
 //! - by any other answer,
 //! - by the last answer.
 
-use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -20,23 +19,20 @@ use crate::protocol::fault::Fault;
 pub(crate) type Answer = Result<Value, Fault>;
 
 /// Receiver of answers that come after the asker has stopped waiting.
-pub(crate) trait Late: fmt::Debug + Send + Sync {
+pub(crate) trait Late: Send + Sync {
     /// Takes in an answer of a master, or the end of its connection.
     fn answered(self: Arc<Self>, node: usize, answer: Answer);
 }
 
 /// Asker's side. Once dropped, it takes in no answers.
-#[derive(Debug)]
 pub(crate) struct Inbox(Arc<Mutex<InboxEntries>>);
 
 /// Way back for one answer. If dropped, it reports that the connection has ended.
-#[derive(Debug)]
 pub(crate) struct ReplyTo {
     shared: Option<Arc<Mutex<InboxEntries>>>,
     node: usize,
 }
 
-#[derive(Debug)]
 struct InboxEntries {
     /// One entry for each master.
     entries: Vec<InboxEntry>,
@@ -53,7 +49,6 @@ struct InboxEntries {
     late: Option<Arc<dyn Late>>,
 }
 
-#[derive(Debug)]
 enum InboxEntry {
     /// No answer is expected, or no longer.
     Closed,
@@ -229,7 +224,7 @@ mod tests {
         }
     }
 
-    #[derive(Debug, Default)]
+    #[derive(Default)]
     struct Listener(Mutex<Vec<(usize, Answer)>>);
 
     impl Late for Listener {

@@ -22,7 +22,6 @@ pub(crate) mod waiters;
 mod withdrawals;
 
 use futures::future::BoxFuture;
-use std::fmt;
 use std::sync::Arc;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
@@ -81,7 +80,7 @@ pub(crate) type Listener = Arc<dyn Fn(ChannelForm, &str, &str) + Send + Sync>;
 
 /// Carries calls in the order in which they are made: a call that has returned has its place behind all
 /// earlier calls. No method waits; the master's answer goes to the reply.
-pub(crate) trait Wire: fmt::Debug + Send + Sync {
+pub(crate) trait Wire: Send + Sync {
     /// Sends one script call.
     fn call(&self, request: &Request, by: By, reply: ReplyTo);
 

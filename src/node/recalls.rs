@@ -5,7 +5,6 @@
 //! recall is advice: it may be lost or late, and no promise depends on it.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -25,7 +24,6 @@ pub(crate) struct Recalls {
 type OnIdle = dyn Fn(u64, bool) + Send + Sync;
 
 /// Subject of a recall of one field.
-#[derive(Debug)]
 enum Recalled {
     /// An attempt under way, with the smallest ticket of the recalls for it.
     Attempt(Option<NonZeroU64>),
@@ -45,7 +43,6 @@ pub(crate) trait Recallable: Send + Sync {
 }
 
 /// Entry of a field, removed when this is dropped.
-#[derive(Debug)]
 pub(crate) struct KnownField {
     recalls: Arc<Recalls>,
     number: u64,
@@ -117,14 +114,6 @@ impl Recalls {
     }
 }
 
-impl fmt::Debug for Recalls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recalls")
-            .field("fields", &self.fields)
-            .finish_non_exhaustive()
-    }
-}
-
 impl KnownField {
     /// Leads later recalls to the grant of the field. Returns the smallest ticket of the earlier ones.
     pub(crate) fn granted(&self, grant: Weak<dyn Recallable>) -> Option<NonZeroU64> {
@@ -147,7 +136,7 @@ impl Drop for KnownField {
 mod tests {
     use super::*;
 
-    #[derive(Debug, Default)]
+    #[derive(Default)]
     struct Seen(Mutex<Vec<u64>>);
 
     impl Recallable for Seen {

@@ -33,7 +33,6 @@ pub(crate) enum Reached {
     Down(NodeError),
 }
 
-#[derive(Debug)]
 pub(crate) struct Slot {
     pub(super) node: usize,
     pub(crate) events: Arc<NodeEvents>,

@@ -1,7 +1,6 @@
 //! Waiters of this process, by number, and the calls that have come for them.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -17,7 +16,7 @@ use crate::protocol::node_set::NodeSet;
 use crate::protocol::waiter::{Waiter, WaiterCall, WaiterKind};
 
 /// All waiters.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Waiters {
     next: AtomicU64,
     waiting: Mutex<BTreeMap<u64, Arc<Calls>>>,
@@ -35,7 +34,6 @@ struct PollDeadlines {
 
 /// State of one waiter in this process: the calls for it, its places in queues, whether its task is polled, and whether its
 /// wait is over.
-#[derive(Debug)]
 pub(crate) struct Calls {
     pub(crate) number: u64,
     /// Number of calls from each master.
@@ -443,17 +441,6 @@ impl Absence {
     /// Forgets what the task was to be polled for.
     fn polled(&mut self) {
         (self.until, self.answers_by) = (None, None);
-    }
-}
-
-impl fmt::Debug for Absence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Absence")
-            .field("allowed", &self.allowed)
-            .field("until", &self.until)
-            .field("answers_by", &self.answers_by)
-            .field("next_check", &self.next_check)
-            .finish_non_exhaustive()
     }
 }
 

@@ -80,7 +80,6 @@ impl<'a> Withdrawals<'a> {
 }
 
 /// A withdrawal without an answer. If the master did not take the waiter out, it is withdrawn again.
-#[derive(Debug)]
 struct PendingWithdrawal {
     slot: Arc<Slot>,
     link: Arc<Link>,

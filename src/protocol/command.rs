@@ -47,7 +47,6 @@ impl fmt::Debug for Script {
 }
 
 /// One script call, packed once for all masters.
-#[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) script: &'static Script,
     bytes: Vec<u8>,

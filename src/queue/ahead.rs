@@ -1,6 +1,5 @@
 //! State of the task in front of a line, for the tasks behind it.
 
-use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -10,7 +9,6 @@ use crate::error::LockError;
 use crate::values::votes::Vote;
 
 /// State of the task in front. A task behind it reports the state when its own time is over before its turn.
-#[derive(Debug)]
 pub(crate) struct Ahead<A>(Mutex<Option<InFront<A>>>);
 
 /// State of the task in front.
@@ -25,7 +23,7 @@ pub(crate) enum InFront<A> {
 }
 
 /// A hold, as the tasks behind it see it.
-pub(crate) trait Holding: fmt::Debug + Send + Sync {
+pub(crate) trait Holding: Send + Sync {
     /// Validity left; zero if it has ended.
     fn left(&self) -> Duration;
 

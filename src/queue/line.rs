@@ -2,7 +2,6 @@
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, HashSet};
-use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -47,13 +46,11 @@ impl Hash for LineOptions {
 }
 
 /// Lines of one process, in which a `T` is handed from task to task.
-#[derive(Debug)]
 pub(crate) struct Lines<T> {
     lines: Mutex<HashSet<LineByOptions<T>>>,
 }
 
 /// A line that is found by its [`LineOptions`], which is not stored twice: a process may have very many lines.
-#[derive(Debug)]
 struct LineByOptions<T>(Arc<Line<T>>);
 
 impl<T> Borrow<LineOptions> for LineByOptions<T> {
@@ -76,7 +73,6 @@ impl<T> PartialEq for LineByOptions<T> {
 
 impl<T> Eq for LineByOptions<T> {}
 
-#[derive(Debug)]
 struct Line<T> {
     options: LineOptions,
     /// Whether its front task has been refused, so that no other task has to ask.
@@ -94,7 +90,6 @@ type QueuedByOrder<T> = BTreeMap<Order, Queued<T>>;
 type Order = (u64, u64);
 
 /// A waiter behind others, and the means to give it a turn or a hold.
-#[derive(Debug)]
 struct Queued<T> {
     entry: QueueEntry,
     next_in_line: NextInLine,
@@ -105,18 +100,16 @@ struct Queued<T> {
 
 /// Keeps the turn or hold of a waiter until its task takes it, and a turn until the task is admitted. Both
 /// can be taken back from here if the task is not polled.
-#[derive(Debug)]
 pub(crate) struct Mailbox<T>(Mutex<Option<Delivery<T>>>);
 
 /// A waiter, with its number and ticket in the line of its process and in the queues on the masters.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct QueueEntry {
     pub(crate) waiter: Waiter,
     pub(crate) calls: Arc<Calls>,
 }
 
 /// A task that asks the masters for the first time. Its turn is in its mailbox.
-#[derive(Debug)]
 pub(crate) struct Asks<T> {
     mailbox: Weak<Mailbox<T>>,
     entry: QueueEntry,
@@ -139,7 +132,6 @@ pub(crate) struct NextInLine {
 }
 
 /// Place of a task that joins a line.
-#[derive(Debug)]
 pub(crate) enum Joined<T> {
     /// In front.
     Turn(Turn<T>),
@@ -150,7 +142,6 @@ pub(crate) enum Joined<T> {
 }
 
 /// Content of a waiter's mailbox: the end of its wait in the line.
-#[derive(Debug)]
 pub(crate) enum Delivery<T> {
     /// The turn to ask.
     Turn(Turn<T>),
@@ -161,7 +152,6 @@ pub(crate) enum Delivery<T> {
 }
 
 /// A waiter behind others, until it [withdraws](Self::withdraw).
-#[derive(Debug)]
 pub(crate) struct LinePosition<T> {
     at: LineRef<T>,
     order: Order,
@@ -181,7 +171,6 @@ pub(crate) struct TicketEntry<T> {
 pub(crate) struct Turn<T>(LineRef<T>);
 
 /// One of the lines.
-#[derive(Debug)]
 pub(crate) struct LineRef<T> {
     lines: Arc<Lines<T>>,
     line: Arc<Line<T>>,
@@ -471,12 +460,6 @@ impl<T> Drop for Turn<T> {
         drop(lines);
         // The drop takes other mutexes.
         drop((refused, ended));
-    }
-}
-
-impl<T> fmt::Debug for Turn<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Turn").field(&self.0.line.options).finish()
     }
 }
 

@@ -1,7 +1,6 @@
 //! A connection to a master in memory: requests one way, replies and notices the other, in order.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -233,11 +232,5 @@ impl node::Wire for MemoryWire {
 
     fn last_received(&self) -> Option<Instant> {
         *self.0.last_received.lock()
-    }
-}
-
-impl fmt::Debug for MemoryWire {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("MemoryWire")
     }
 }

@@ -76,7 +76,6 @@ impl Endpoint for NullMaster {
 const CLOCK_US: u64 = 1_700_000_000_000_000;
 
 /// Answers as a socket does, by way of the runtime.
-#[derive(Debug)]
 struct NullWire {
     answers: UnboundedSender<(ReplyTo, Value)>,
     connected: Instant,

@@ -16,7 +16,6 @@ use crate::time::clock::Moment;
 const MOST_STEPS: usize = 32;
 
 /// Steps of all masters of a pool.
-#[derive(Debug)]
 pub(crate) struct Steps {
     count: AtomicU64,
     masters: Vec<Mutex<Vec<Noticed>>>,

@@ -26,10 +26,9 @@ use crate::values::policy::Policy;
 const UNLABELLED: &str = "default";
 
 /// Metrics of a client.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Events(Arc<ClientFigures>);
 
-#[derive(Debug)]
 struct ClientFigures {
     meters: ClientMeters,
     unlabelled: Label,

@@ -33,14 +33,12 @@ const BUFFER: usize = 16 << 10;
 const BUSY: usize = 4;
 
 /// Entrance for calls.
-#[derive(Debug)]
 pub(super) struct Pipe {
     queue: Mutex<CallQueue>,
     /// Bytes of calls without an answer. It changes only while the queue is locked.
     waiting: AtomicUsize,
 }
 
-#[derive(Debug)]
 struct CallQueue {
     /// Bytes to be sent.
     bytes: Vec<u8>,
@@ -53,7 +51,6 @@ struct CallQueue {
     closed: bool,
 }
 
-#[derive(Debug)]
 struct PendingCall {
     bytes: usize,
     reply: ReplyTo,

@@ -11,7 +11,6 @@ use crate::node::{By, ChannelForm, ReplyTo, Wire};
 use crate::protocol::command::{Request, Script};
 
 /// One connection, or two.
-#[derive(Debug)]
 pub(super) struct ServerWire {
     pub(super) calls: Arc<Pipe>,
     /// Connection for messages, if the first one takes no subscriptions.

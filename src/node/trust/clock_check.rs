@@ -33,7 +33,6 @@ use crate::time::validity::{LEAST_DRIFT_FACTOR, longest_with_less_drift};
 const MOST_SUSPICIONS: usize = 8;
 
 /// Clock and memory of one run of one master.
-#[derive(Debug)]
 pub(crate) struct ClockCheck {
     events: Arc<NodeEvents>,
     lease_timing: LeaseTiming,
@@ -44,7 +43,7 @@ pub(crate) struct ClockCheck {
     state: Mutex<ClockState>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct ClockState {
     /// Indices at which the master has been seen. A hold may have its grants under each of them.
     nodes: Vec<usize>,

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::time::clock::Moment;
 
 /// Clock of the last answer, carried on by this client's own clock.
-#[derive(Debug)]
 pub(in crate::node) struct MasterClock {
     origin: Moment,
     /// Reading of the clock at the origin, in microseconds since 1970.

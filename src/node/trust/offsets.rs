@@ -29,7 +29,6 @@ const LONG_TERM: Rate = Rate::millionths(500);
 const THRESHOLD: i64 = us(RESOLUTION) / 2;
 
 /// Readings of one master's clock against this client's. Times are in microseconds since the first reading.
-#[derive(Debug)]
 pub(super) struct Offsets {
     origin: Moment,
     clock_at_origin_us: u64,

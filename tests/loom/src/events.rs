@@ -1,4 +1,4 @@
 //! The events that the files need: no model looks at them.
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct HoldTrace {}

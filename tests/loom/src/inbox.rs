@@ -26,7 +26,6 @@ fn silent(_: usize) -> Fault {
 }
 
 /// Takes in late answers.
-#[derive(Debug)]
 struct Kept(Mutex<Vec<(usize, Answer)>>);
 
 impl Kept {

@@ -9,11 +9,10 @@ pub(crate) mod sync;
 
 /// The source of recalls; the models recall the grant themselves.
 pub(crate) mod recalls {
-    use std::fmt::Debug;
     use std::num::NonZeroU64;
     use std::sync::Weak;
 
-    pub(crate) trait Recallable: Debug + Send + Sync {
+    pub(crate) trait Recallable: Send + Sync {
         fn recalled(&self, ticket: NonZeroU64);
 
         fn missed_recalls(&self);
@@ -21,7 +20,6 @@ pub(crate) mod recalls {
         fn is_idle(&self) -> bool;
     }
 
-    #[derive(Debug)]
     pub(crate) struct KnownField;
 
     impl KnownField {
@@ -34,7 +32,6 @@ pub(crate) mod recalls {
 
 /// Calls for a waiter; a line needs its number alone.
 pub(crate) mod waiters {
-    #[derive(Debug)]
     pub(crate) struct Calls {
         pub(crate) number: u64,
     }

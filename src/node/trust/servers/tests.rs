@@ -89,7 +89,9 @@ fn servers_whose_addresses_change_places_are_known_still() {
     for (node, run) in ["a", "b", "c"].into_iter().enumerate() {
         assert!(trusted(&servers, node, run));
     }
-    let twin = claim(&servers, 0, "b").expect_err("it is still at its old address");
+    let twin = claim(&servers, 0, "b")
+        .err()
+        .expect("it is still at its old address");
     let other = "address 1".into();
     assert_eq!(twin, Unfit::SameServer { other });
     (1..3).for_each(|node| servers.disconnected(node, Some(now())));
