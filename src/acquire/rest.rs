@@ -117,7 +117,7 @@ async fn called(
 ) -> WokenBy {
     loop {
         // Listen before the check, so that no call falls in between.
-        let mut notified = pin!(calls.notified());
+        let mut notified = pin!(calls.notify.notified());
         notified.as_mut().enable();
         calls.rests_until(latest);
         let is_open = |node: usize| calls.called_since(node, since) || would_give(&votes[node]);
@@ -138,7 +138,7 @@ async fn called(
 /// libraries.
 async fn appointed(calls: &Calls) {
     loop {
-        let mut notified = pin!(calls.notified());
+        let mut notified = pin!(calls.notify.notified());
         notified.as_mut().enable();
         let Some(at) = calls.alarm() else {
             notified.await;

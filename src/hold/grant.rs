@@ -39,7 +39,7 @@ pub(crate) struct Grant {
     state: Mutex<HoldState>,
     /// Turn of this process at the names, handed on when the grant ends.
     turn: Mutex<Option<Turn<Hold>>>,
-    /// Notified when one of its holds ends before its time, and when somebody waits for the names.
+    /// Notified when the end of one of its holds has come nearer, or may have, and when somebody waits for the names.
     pub(super) changed: Notify,
     known: KnownField,
     pub(crate) trace: HoldTrace,
@@ -418,11 +418,6 @@ impl Grant {
     /// Age of the hold, if the log is to report it.
     pub(crate) fn lasts_long(&self) -> Option<Duration> {
         self.look(HoldState::lasts_long)
-    }
-
-    /// Wakes the tasks that wait for the end, because the end may have come nearer.
-    pub(crate) fn wake(&self) {
-        self.changed.notify_waiters();
     }
 
     /// Ends the validity early. Returns whether it had not ended yet.

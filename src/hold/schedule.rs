@@ -32,7 +32,8 @@ pub(crate) struct Schedule {
     /// Begin of the grid of due times.
     origin: Instant,
     state: Mutex<ScheduleState>,
-    earlier: Notify,
+    /// Notified when a grant was added that is due before all others.
+    pub(super) earlier: Notify,
 }
 
 #[derive(Default)]
@@ -176,13 +177,13 @@ impl Schedule {
             (waiting.collect(), state.in_flight.values().cloned().collect())
         };
         for (at, grant) in waiting {
-            grant.wake();
+            grant.changed.notify_waiters();
             if now + grant.left() <= at {
                 self.watch(&grant);
             }
         }
         for grant in in_flight {
-            grant.wake();
+            grant.changed.notify_waiters();
         }
     }
 
@@ -197,11 +198,6 @@ impl Schedule {
     /// Removes a grant that was due and needs nothing any more.
     pub(crate) fn done(&self, grant: &Arc<Grant>) {
         self.state.lock().in_flight.remove(&grant.field);
-    }
-
-    /// Resolves when a grant was added that is due before all others.
-    pub(crate) async fn earlier(&self) {
-        self.earlier.notified().await;
     }
 }
 

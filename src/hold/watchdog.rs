@@ -70,9 +70,9 @@ async fn run(client: Weak<ClientCore>) {
                     schedule.reschedule(&grant, confirmed);
                 }
             }
-            () = steps.more() => schedule.look_again(),
+            () = steps.news.notified() => schedule.look_again(),
             absent = topics.waiters.absent() => absent.handle_absence(),
-            () = schedule.earlier() => {}
+            () = schedule.earlier.notified() => {}
             () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
         }
     }

@@ -45,7 +45,7 @@ pub(crate) struct Link {
     closed: AtomicBool,
     silence: Mutex<Silence>,
     /// Notified when the answer to a release is overdue.
-    overdue: Notify,
+    pub(super) overdue: Notify,
     /// Round trip of the last answer that came late.
     took: Mutex<Option<Duration>>,
     /// Reason why another connection is to replace this one.
@@ -296,10 +296,6 @@ impl Link {
     /// has to be checked.
     pub(crate) fn note_unanswered_release(&self) {
         self.overdue.notify_one();
-    }
-
-    pub(super) async fn overdue(&self) {
-        self.overdue.notified().await;
     }
 
     /// Notes a late answer to a call that was sent at `sent`.

@@ -86,11 +86,12 @@ pub(crate) fn is_done(answer: &Answer) -> bool {
 /// Pending releases of one master.
 pub(crate) struct Deferrals {
     queue: Mutex<ReleaseQueue>,
-    full: Arc<AtomicBool>,
+    /// Whether the backlog is so large that the master is sent no call for a new hold.
+    pub(super) full: Arc<AtomicBool>,
     /// Notified when a batch may be sent, for the one task that sends.
-    news: Notify,
+    pub(super) news: Notify,
     /// Notified when a release was settled.
-    settled: Notify,
+    pub(super) settled: Notify,
     /// Notified when the backlog of a master of the pool has become small enough.
     backlog_drained: Arc<Notify>,
     events: Arc<NodeEvents>,
@@ -145,23 +146,10 @@ impl Deferrals {
         drop(waiting);
     }
 
-    /// Whether the backlog is so large that the master is sent no call for a new hold.
-    pub(super) fn full(&self) -> &Arc<AtomicBool> {
-        &self.full
-    }
-
     /// Number of pending releases, and number of settled ones.
     pub(super) fn pending(&self) -> (usize, u64) {
         let queue = self.queue.lock();
         (queue.waiting.len() + queue.sent, queue.settled)
-    }
-
-    pub(super) async fn settled(&self) {
-        self.settled.notified().await;
-    }
-
-    pub(super) async fn news(&self) {
-        self.news.notified().await;
     }
 
     /// Whether a release waits to be sent.

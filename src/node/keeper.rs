@@ -205,7 +205,7 @@ impl Keeper {
                 servers.introduced(node);
                 let server = (peer.version, peer.capabilities);
                 let recollection = self.recollection(memory, clock_check);
-                let (events, full) = (&self.slot.events, self.slot.deferrals.full());
+                let (events, full) = (&self.slot.events, &self.slot.deferrals.full);
                 let link = Arc::new(Link::new(wire, recollection, server, set_up, events, full));
                 let since = Instant::now();
                 // Pending releases go first, so that the client does not meet its own holds that it has given
@@ -262,12 +262,12 @@ impl Keeper {
                     return NodeError::Unavailable(format!("{reason}; connection is being replaced"));
                 }
                 () = &mut labelling => {}
-                () = deferrals.news() => {}
-                () = self.slot.went_stale() => withdrawals.went_stale(),
+                () = deferrals.news.notified() => {}
+                () = self.slot.went_stale.notified() => withdrawals.went_stale(),
                 () = sleep_until(withdrawals.again_at.unwrap_or_else(Instant::now)), if withdrawals.again_at.is_some() => {
                     withdrawals.send();
                 }
-                () = link.overdue(), if pace.overdue.is_none() => pace.overdue = Some(Instant::now()),
+                () = link.overdue.notified(), if pace.overdue.is_none() => pace.overdue = Some(Instant::now()),
                 () = sleep_until(silent_until.unwrap_or_else(Instant::now)), if silent_until.is_some() => {
                     pace.listen(link);
                 }

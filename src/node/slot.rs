@@ -40,7 +40,8 @@ pub(crate) struct Slot {
     status: watch::Sender<Reached>,
     pub(super) deferrals: Arc<Deferrals>,
     stale_waiters: Mutex<StaleWaiters>,
-    went_stale: Notify,
+    /// Notified when there are stale waiters to report.
+    pub(super) went_stale: Notify,
 }
 
 /// Stale waiters that are to be reported to the master.
@@ -100,7 +101,7 @@ impl Slot {
 
     /// Whether the backlog is so large that the master is sent no call for a new hold.
     pub(crate) fn is_full(&self) -> bool {
-        self.deferrals.full().load(Ordering::Relaxed)
+        self.deferrals.full.load(Ordering::Relaxed)
     }
 
     /// Whether releases are better left with the keeper, because a call that is sent now would wait for long.
@@ -131,7 +132,7 @@ impl Slot {
             // A call that was not deferred sends no notification when it is answered, so the loop checks at
             // intervals.
             while Instant::now() < end && self.deferrals.pending().1 == settled {
-                let _ = timeout(LOOK.min(quiet), self.deferrals.settled()).await;
+                let _ = timeout(LOOK.min(quiet), self.deferrals.settled.notified()).await;
                 if self.is_drained() {
                     return 0;
                 }
@@ -161,11 +162,6 @@ impl Slot {
         stale_waiters.again = true;
         drop(stale_waiters);
         self.went_stale.notify_one();
-    }
-
-    /// Waits for stale waiters.
-    pub(super) async fn went_stale(&self) {
-        self.went_stale.notified().await;
     }
 
     /// Whether a report is to be repeated after a pause. Resets the flag.

@@ -9,7 +9,6 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tokio::sync::Notify;
-use tokio::sync::futures::Notified;
 use tokio::time::{Instant, sleep_until};
 
 use crate::protocol::node_set::NodeSet;
@@ -46,7 +45,8 @@ pub(crate) struct Calls {
     alarm: Mutex<Option<Instant>>,
     /// Number of interruptions of the subscription. During one, calls may have been missed.
     interruptions: AtomicU32,
-    notify: Notify,
+    /// Notified when there is a call, and when calls may have been missed.
+    pub(crate) notify: Notify,
     /// Masters on which the waiter may be in a queue, as the bits of a [`NodeSet`].
     places: AtomicU64,
     /// Whether the wait is over, with or without a hold.
@@ -279,11 +279,6 @@ impl Calls {
     /// Takes the names of the calls since the last time.
     pub(crate) fn take_names(&self) -> Vec<Box<str>> {
         std::mem::take(&mut *self.names.lock())
-    }
-
-    /// Resolves at the next call after it is enabled.
-    pub(crate) fn notified(&self) -> Notified<'_> {
-        self.notify.notified()
     }
 
     /// Sets the `handler` that runs if the waiter's task is not polled within `allowed` of the time at which it wakes. With

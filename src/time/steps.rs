@@ -19,7 +19,8 @@ const MOST_STEPS: usize = 32;
 pub(crate) struct Steps {
     count: AtomicU64,
     masters: Vec<Mutex<Vec<Noticed>>>,
-    news: Notify,
+    /// Notified when another step was noticed.
+    pub(crate) news: Notify,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -65,11 +66,6 @@ impl Steps {
         later.map(|step| step.by).sum()
     }
 
-    /// Resolves when another step was noticed.
-    pub(crate) async fn more(&self) {
-        self.news.notified().await;
-    }
-
     fn of(&self, node: usize) -> MutexGuard<'_, Vec<Noticed>> {
         self.masters[node].lock()
     }
@@ -109,9 +105,9 @@ mod tests {
     #[test]
     fn whoever_waits_hears_of_what_was_noticed_meanwhile() {
         let steps = Steps::new(1);
-        assert_eq!(steps.more().now_or_never(), None);
+        assert_eq!(steps.news.notified().now_or_never(), None);
         steps.note(0, at(1), Duration::from_millis(1));
-        assert_eq!(steps.more().now_or_never(), Some(()));
-        assert_eq!(steps.more().now_or_never(), None);
+        assert_eq!(steps.news.notified().now_or_never(), Some(()));
+        assert_eq!(steps.news.notified().now_or_never(), None);
     }
 }
