@@ -20,6 +20,7 @@ use crate::hold::grant::Hold;
 use crate::lock::hold_guard::HoldGuard;
 use crate::protocol::tally::LossReason;
 use crate::queue::{Delivery, Joined};
+use crate::time::until::until;
 
 /// Waits for this process's turn. Breaks with a guard in two cases: the task ahead hands its hold on, or
 /// another task of the same owner gets a hold meanwhile, which is then entered.
@@ -120,13 +121,5 @@ pub(super) async fn inside(request: &AcquireRequest) {
     let Some(owner) = &request.owner else {
         return std::future::pending().await;
     };
-    loop {
-        // Listen before the check, so that no entry falls in between.
-        let mut entered = pin!(owner.entered());
-        entered.as_mut().enable();
-        if request.is_inside() {
-            return;
-        }
-        entered.await;
-    }
+    until(owner.entered(), || request.is_inside().then_some(())).await;
 }

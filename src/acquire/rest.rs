@@ -15,6 +15,7 @@ use crate::events::{EventObserver, WokenBy};
 use crate::node::waiters::{CallCounts, Calls};
 use crate::protocol::tally::LossReason;
 use crate::protocol::waiter::FIRST_MASTER;
+use crate::time::until::until;
 use crate::values::votes::Vote;
 
 /// Longest wait for more calls while masters name different seats. Their calls come at about the same time.
@@ -115,23 +116,19 @@ async fn called(
     needed: usize,
     would_give: impl Fn(&Vote) -> bool,
 ) -> WokenBy {
-    loop {
-        // Listen before the check, so that no call falls in between.
-        let mut notified = pin!(calls.notify.notified());
-        notified.as_mut().enable();
+    let is_open = |node: usize| calls.called_since(node, since) || would_give(&votes[node]);
+    let woken_by = until(&calls.notify, || {
         calls.rests_until(latest);
-        let is_open = |node: usize| calls.called_since(node, since) || would_give(&votes[node]);
         if is_quorum_open(votes, needed, is_open) {
-            if calls.seats_differ(needed) {
-                let _ = timeout(DISAGREE, calls.seats_agree(needed)).await;
-            }
-            return WokenBy::Notice;
+            return Some(WokenBy::Notice);
         }
-        if calls.interrupted_since(since) {
-            return WokenBy::Gap;
-        }
-        notified.await;
+        calls.interrupted_since(since).then_some(WokenBy::Gap)
+    })
+    .await;
+    if woken_by == WokenBy::Notice && calls.seats_differ(needed) {
+        let _ = timeout(DISAGREE, calls.seats_agree(needed)).await;
     }
+    woken_by
 }
 
 /// Resolves at the time that masters have given: the end of a short lease, or of the turn of clients of other

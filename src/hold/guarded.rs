@@ -15,6 +15,7 @@ use crate::hold::expiry::HoldExpiry;
 use crate::protocol::kind::HoldKind;
 use crate::queue::Turn;
 use crate::time::clock::Moment;
+use crate::time::until::until;
 use crate::values::token::FencingToken;
 
 impl Hold {
@@ -173,14 +174,7 @@ impl Hold {
 
     /// Resolves when somebody else is known to wait for one of the names.
     pub(crate) async fn wanted(&self) {
-        loop {
-            let mut changed = pin!(self.grant.changed.notified());
-            changed.as_mut().enable();
-            if self.is_wanted() {
-                return;
-            }
-            changed.await;
-        }
+        until(&self.grant.changed, || self.is_wanted().then_some(())).await;
     }
 
     /// Token that is cancelled at the loss of the hold. A task on `runtime` watches for the loss.

@@ -6,7 +6,6 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tokio::sync::Notify;
-use tokio::sync::futures::Notified;
 use uuid::Uuid;
 
 use crate::hold::HoldView;
@@ -114,9 +113,9 @@ impl Owner {
         });
     }
 
-    /// Resolves when this owner enters another hold, from the moment it is enabled.
-    pub(crate) fn entered(&self) -> Notified<'_> {
-        self.actor.entered.notified()
+    /// Notified when this owner has entered another hold.
+    pub(crate) fn entered(&self) -> &Notify {
+        &self.actor.entered
     }
 }
 

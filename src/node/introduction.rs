@@ -1,7 +1,6 @@
 //! Introduction to one master: a client reads the master's set and since when its memory counts, and has the
 //! master record both if necessary.
 
-use std::pin::pin;
 use std::sync::Arc;
 
 use tokio::time::{Instant, timeout_at};
@@ -18,6 +17,7 @@ use crate::protocol::fault::Fault;
 use crate::protocol::reply::parse_introduced;
 use crate::time::clock::Moment;
 use crate::time::rounded::Rounded;
+use crate::time::until::until;
 
 impl Keeper {
     /// Introduces the client over a new connection, before its first call there. The connection was begun at `begun`, by two
@@ -80,29 +80,13 @@ impl Keeper {
 
     /// Resolves with the reason why this client may use no master, once a master reports another set.
     pub(super) async fn refused(&self) -> Unfit {
-        loop {
-            let mut news = pin!(self.membership.news());
-            news.as_mut().enable();
-            if let Err(refusal) = self.membership.check() {
-                return refusal;
-            }
-            news.await;
-        }
+        until(&self.membership.news, || self.membership.check().err()).await
     }
 }
 
 /// Waits until `end`, or until every master has reported its record or cannot be connected.
 async fn await_others(membership: &Membership, end: Instant) {
-    let reported = async {
-        loop {
-            let mut news = pin!(membership.news());
-            news.as_mut().enable();
-            if membership.is_complete() {
-                return;
-            }
-            news.await;
-        }
-    };
+    let reported = until(&membership.news, || membership.is_complete().then_some(()));
     let _ = timeout_at(end, reported).await;
 }
 

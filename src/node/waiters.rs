@@ -1,7 +1,6 @@
 //! Waiters of this process, by number, and the calls that have come for them.
 
 use std::collections::BTreeMap;
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -13,6 +12,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::protocol::node_set::NodeSet;
 use crate::protocol::waiter::{Waiter, WaiterCall, WaiterKind};
+use crate::time::until::until;
 
 /// All waiters.
 #[derive(Default)]
@@ -236,14 +236,7 @@ impl Calls {
 
     /// Waits while [`seats_differ`](Self::seats_differ).
     pub(crate) async fn seats_agree(&self, needed: usize) {
-        loop {
-            let mut notified = pin!(self.notify.notified());
-            notified.as_mut().enable();
-            if !self.seats_differ(needed) {
-                return;
-            }
-            notified.await;
-        }
+        until(&self.notify, || (!self.seats_differ(needed)).then_some(())).await;
     }
 
     fn ask_at(&self, at: Instant) {

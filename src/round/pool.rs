@@ -1,6 +1,5 @@
 //! Connections to all masters, and the data that all rounds share.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -28,6 +27,7 @@ use crate::time::alarms::Deadlines;
 use crate::time::clock::Clock;
 use crate::time::random::Random;
 use crate::time::steps::Steps;
+use crate::time::until::until;
 use crate::values::votes::{Vote, Votes};
 
 /// Number of attempts under way above which a client counts as busy. With eight tasks a thrifty round gains little, with 64
@@ -227,17 +227,8 @@ impl Pool {
         if full() <= spare || Handle::try_current().is_err() {
             return;
         }
-        let _ = timeout(self.config.node_timeout, async {
-            loop {
-                let mut backlog_drained = pin!(self.backlog_drained.notified());
-                backlog_drained.as_mut().enable();
-                if full() <= spare {
-                    return;
-                }
-                backlog_drained.await;
-            }
-        })
-        .await;
+        let drained = until(&self.backlog_drained, || (full() <= spare).then_some(()));
+        let _ = timeout(self.config.node_timeout, drained).await;
     }
 
     /// Facts about the master that each answer in a vote carries.

@@ -1,4 +1,4 @@
-//! Time: clocks, validity of leases, timers, and randomness.
+//! Time: clocks, validity of leases, timers, waits, and randomness.
 
 pub(crate) mod alarms;
 pub(crate) mod backoff;
@@ -6,4 +6,5 @@ pub(crate) mod clock;
 pub(crate) mod random;
 pub(crate) mod rounded;
 pub(crate) mod steps;
+pub(crate) mod until;
 pub(crate) mod validity;

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::sync::futures::Notified;
 
 use crate::error::Unfit;
 use crate::values::master_set::MasterSet;
@@ -17,7 +16,8 @@ pub(crate) struct Membership {
     /// Set that this client lists.
     pub(crate) listed: MasterSet,
     masters: Mutex<Vec<ListedMaster>>,
-    news: Notify,
+    /// Notified at each report that is a change.
+    pub(crate) news: Notify,
 }
 
 struct ListedMaster {
@@ -82,11 +82,6 @@ impl Membership {
                 listed: self.listed,
             }),
         }
-    }
-
-    /// Resolves at the next report after it is enabled.
-    pub(crate) fn news(&self) -> Notified<'_> {
-        self.news.notified()
     }
 
     fn note(&self, node: usize, report: MasterReport) {

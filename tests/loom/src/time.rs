@@ -2,6 +2,8 @@
 
 #[path = "../../../src/time/steps.rs"]
 pub(crate) mod steps;
+#[path = "../../../src/time/until.rs"]
+pub(crate) mod until;
 #[path = "../../../src/time/validity.rs"]
 pub(crate) mod validity;
 
