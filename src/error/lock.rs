@@ -162,19 +162,22 @@ impl LockError {
 
     /// Whether other owners hold the names, or came in between. The masters work; a later call can succeed.
     pub fn is_contended(&self) -> bool {
-        self.class() == RetryClass::Contended
+        matches!(self.cause(), Self::Contended { .. })
     }
 
     /// Whether the masters could not decide: too few of them answered in time, have a vote, or are configured
     /// as needed. A later call can succeed once that has changed.
     pub fn is_unreachable(&self) -> bool {
-        self.class() == RetryClass::Unreachable
+        !self.is_contended() && !self.is_permanent()
     }
 
     /// Whether a later call ends in the same way until the program changes. An option is out of its range,
     /// the owner asks to write names that it reads, or the masters were closed.
     pub fn is_permanent(&self) -> bool {
-        self.class() == RetryClass::Permanent
+        matches!(
+            self.cause(),
+            Self::Invalid(_) | Self::Upgrade { .. } | Self::Closed
+        )
     }
 
     /// Time until a new attempt can succeed at the earliest, unless the holder releases before; `None` if it
@@ -210,24 +213,4 @@ impl LockError {
             other => other,
         }
     }
-
-    fn class(&self) -> RetryClass {
-        match self.cause() {
-            Self::Contended { .. } => RetryClass::Contended,
-            Self::Unreachable { .. }
-            | Self::Unfenced { .. }
-            | Self::Misconfigured { .. }
-            | Self::TooLate { .. }
-            | Self::TimedOut { .. } => RetryClass::Unreachable,
-            Self::Invalid(_) | Self::Upgrade { .. } | Self::Closed => RetryClass::Permanent,
-        }
-    }
-}
-
-/// Time of a new attempt: now, later, or never.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RetryClass {
-    Contended,
-    Unreachable,
-    Permanent,
 }
