@@ -1,9 +1,18 @@
 //! Questions of [`LockError`] that other errors answer as well, for the refusal that they carry.
 
-/// Gives an error the questions of [`LockError`](crate::LockError), which its `refusal` answers.
+/// Gives an error the questions of [`LockError`](crate::LockError), which the refusal that it carries answers. The pattern
+/// finds the refusal.
 macro_rules! answers_as_its_refusal {
-    ($error:ident $(<$output:ident>)?) => {
+    ($error:ident $(<$output:ident>)?: $pattern:pat => $refusal:expr) => {
         impl $(<$output>)? $error $(<$output>)? {
+            fn refusal(&self) -> Option<&crate::LockError> {
+                match self {
+                    $pattern => Some($refusal),
+                    #[allow(unreachable_patterns, reason = "an error of one variant is a refusal always")]
+                    _ => None,
+                }
+            }
+
             /// As [`LockError::is_contended`](crate::LockError::is_contended), for a lock that was not acquired.
             pub fn is_contended(&self) -> bool {
                 self.refusal().is_some_and(crate::LockError::is_contended)

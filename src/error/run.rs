@@ -65,16 +65,9 @@ impl<T> RunError<T> {
             Self::Lock(_) | Self::Lost(_) => None,
         }
     }
-
-    fn refusal(&self) -> Option<&LockError> {
-        match self {
-            Self::Lock(error) => Some(error),
-            _ => None,
-        }
-    }
 }
 
-answers_as_its_refusal!(RunError<T>);
+answers_as_its_refusal!(RunError<T>: Self::Lock(error) => error);
 
 impl<T> fmt::Debug for RunError<T> {
     /// Leaves out the output, because its type need not be `Debug`.
@@ -120,13 +113,4 @@ pub enum OnceError<E> {
     Body(E),
 }
 
-impl<E> OnceError<E> {
-    fn refusal(&self) -> Option<&LockError> {
-        match self {
-            Self::Lock(error) => Some(error),
-            Self::Lost(_) | Self::Body(_) => None,
-        }
-    }
-}
-
-answers_as_its_refusal!(OnceError<E>);
+answers_as_its_refusal!(OnceError<E>: Self::Lock(error) => error);

@@ -72,14 +72,7 @@ pub enum RunSetError<T> {
     },
 }
 
-impl LockSetError {
-    #[allow(clippy::unnecessary_wraps, reason = "other errors carry no refusal")]
-    fn refusal(&self) -> Option<&LockError> {
-        Some(&self.error)
-    }
-}
-
-answers_as_its_refusal!(LockSetError);
+answers_as_its_refusal!(LockSetError: Self { error, .. } => error);
 
 impl<T> RunSetError<T> {
     /// Returns the output of the body, if it came to its end.
@@ -89,16 +82,9 @@ impl<T> RunSetError<T> {
             Self::Lock(_) | Self::Lost(_) => None,
         }
     }
-
-    fn refusal(&self) -> Option<&LockError> {
-        match self {
-            Self::Lock(refused) => Some(&refused.error),
-            Self::Lost(_) | Self::Overlapped { .. } => None,
-        }
-    }
 }
 
-answers_as_its_refusal!(RunSetError<T>);
+answers_as_its_refusal!(RunSetError<T>: Self::Lock(refused) => &refused.error);
 
 impl<T> fmt::Debug for RunSetError<T> {
     /// Leaves out the output, which may be of any type.
