@@ -5,16 +5,6 @@ use uuid::Uuid;
 /// Key of a master's record (`protocol/record.rs`).
 pub(crate) const SET: &str = "multilock_set";
 
-/// Beginnings of the keys and channels that belong to names. No name may begin with one of them.
-const CHANNEL: &str = "redisson_lock__channel";
-const READ_WRITE_CHANNEL: &str = "redisson_rwlock";
-const FENCE: &str = "multilock_fence";
-const REVOCATION: &str = "multilock_revoked";
-const QUEUE: &str = "multilock_queue";
-const READERS_QUEUE: &str = "multilock_readers_queue";
-const DEADLINES: &str = "multilock_deadlines";
-const READERS: &str = "multilock_readers";
-const DONE: &str = "multilock_done";
 #[cfg(test)]
 const FORCED: &str = "multilock_forced";
 #[cfg(test)]
@@ -25,9 +15,6 @@ pub(crate) const CLIENT: &str = "multilock_client:";
 
 /// Beginning of the channel on which a client is called (`lua/queue.lua`).
 const CALLS: &str = "multilock:";
-
-/// Beginning of the channel on which the terms of a name are published (`lua/captions.lua`).
-const LEADS: &str = "multilock:leads";
 
 /// A key or channel that belongs to a name.
 #[derive(Clone, Copy, Debug)]
@@ -74,9 +61,37 @@ impl<'a> Key<'a> {
     }
 }
 
-/// Channel on which a release of the name is announced, as Redisson names it.
-pub(crate) fn channel(name: &str) -> Key<'_> {
-    Key::shared(CHANNEL, name)
+macro_rules! keys {
+    ($($(#[$about:meta])* $rule:ident $key:ident = $prefix:literal;)*) => {$(
+        $(#[$about])*
+        pub(crate) fn $key(name: &str) -> Key<'_> {
+            Key::$rule($prefix, name)
+        }
+    )*};
+}
+
+// No name may begin with one of these prefixes.
+keys! {
+    /// Channel on which a release of the name is announced, as Redisson names it.
+    shared channel = "redisson_lock__channel";
+    /// Channel on which a release of a read/write lock is announced, as Redisson names it.
+    shared read_write_channel = "redisson_rwlock";
+    /// Key of the largest fencing token that was accepted for the name.
+    own fence = "multilock_fence";
+    /// Key of the owner fields that an operator forced out of the name, by the time at which each mark ends.
+    own revocation_mark = "multilock_revoked";
+    /// Key of the waiters for the name that want it alone, by ticket.
+    own queue = "multilock_queue";
+    /// Key of the waiters that want to read the name, by ticket.
+    own readers_queue = "multilock_readers_queue";
+    /// Key of all waiters for the name, by the time until which their tickets count.
+    own deadlines = "multilock_deadlines";
+    /// Key of the readers of the name, by the time at which their leases end.
+    own readers = "multilock_readers";
+    /// Key of the mark that the job of the name is done.
+    own done = "multilock_done";
+    /// Channel on which the terms of the name are published (`lua/captions.lua`).
+    own leads = "multilock:leads";
 }
 
 /// Pattern of the channels on which a release is announced to waiters of Redisson's fair lock of the name. Each has a
@@ -141,55 +156,10 @@ impl Listed {
     }
 }
 
-/// Channel on which a release of a read/write lock is announced, as Redisson names it.
-pub(crate) fn read_write_channel(name: &str) -> Key<'_> {
-    Key::shared(READ_WRITE_CHANNEL, name)
-}
-
-/// Key of the owner fields that an operator forced out of the name, by the time at which each mark ends.
-pub(crate) fn revocation_mark(name: &str) -> Key<'_> {
-    Key::own(REVOCATION, name)
-}
-
-/// Key of the largest fencing token that was accepted for the name.
-pub(crate) fn fence(name: &str) -> Key<'_> {
-    Key::own(FENCE, name)
-}
-
-/// Key of the waiters for the name that want it alone, by ticket.
-pub(crate) fn queue(name: &str) -> Key<'_> {
-    Key::own(QUEUE, name)
-}
-
-/// Key of the waiters that want to read the name, by ticket.
-pub(crate) fn readers_queue(name: &str) -> Key<'_> {
-    Key::own(READERS_QUEUE, name)
-}
-
-/// Key of all waiters for the name, by the time until which their tickets count.
-pub(crate) fn deadlines(name: &str) -> Key<'_> {
-    Key::own(DEADLINES, name)
-}
-
-/// Key of the mark that the job of the name is done.
-pub(crate) fn done(name: &str) -> Key<'_> {
-    Key::own(DONE, name)
-}
-
 /// Key of the number of permits that the name has. The scripts make it, from the key of the deadlines or from the name.
 #[cfg(test)]
 fn permits(name: &str) -> Key<'_> {
     Key::own(PERMITS, name)
-}
-
-/// Key of the readers of the name, by the time at which their leases end.
-pub(crate) fn readers(name: &str) -> Key<'_> {
-    Key::own(READERS, name)
-}
-
-/// Channel on which the terms of the name are published.
-pub(crate) fn leads(name: &str) -> Key<'_> {
-    Key::own(LEADS, name)
 }
 
 /// Channel on which the waiters of a client are called.
@@ -265,7 +235,10 @@ mod tests {
     fn readers_are_where_the_scripts_look_for_them() {
         let script = include_str!("../../lua/queue.lua");
         let made = format!(
-            "string.sub(queue, #'{QUEUE}' + 1)\n    return '{READERS_QUEUE}' .. name, '{READERS}' .. name"
+            "string.sub(queue, #'{}' + 1)\n    return '{}' .. name, '{}' .. name",
+            queue("a").prefix,
+            readers_queue("a").prefix,
+            readers("a").prefix
         );
         assert!(script.contains(&made));
     }
@@ -281,7 +254,7 @@ mod tests {
     fn numbers_of_permits_are_where_the_scripts_store_them() {
         let script = include_str!("../../lua/permits.lua");
         assert!(script.contains("(string.find(pool, '{', 1, true) and '::' .. pool or ':{' .. pool .. '}')"));
-        for prefix in [PERMITS, QUEUE, DEADLINES] {
+        for prefix in [PERMITS, queue("a").prefix, deadlines("a").prefix] {
             assert!(script.contains(&format!("beside(pool, '{prefix}')")), "{prefix}");
         }
         assert_eq!(permits("{a}").text(), "multilock_permits::{a}");
@@ -299,7 +272,7 @@ mod tests {
     fn captions_are_where_the_scripts_store_and_publish_them() {
         let script = include_str!("../../lua/captions.lua");
         assert!(script.contains(&format!("return '{ABOUT}' .. owner")));
-        assert!(script.contains(&format!("'{LEADS}' .. ")));
+        assert!(script.contains(&format!("'{}' .. ", leads("a").prefix)));
         assert_eq!(leads("a").text(), "multilock:leads:{a}");
         assert_eq!(leads("{a}").text(), "multilock:leads::{a}");
     }
