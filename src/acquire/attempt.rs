@@ -87,7 +87,7 @@ pub(super) fn question(
         once: request.once.as_ref().map(|once| once.keep),
         permits: request.permits,
     };
-    calls::acquire(&args, request.client.pool.evidence_wanted())
+    calls::acquire(&args, request.client.pool.config.strict)
 }
 
 /// A round of acquire and its count. When it is dropped before it is settled, it is rolled back.
@@ -385,7 +385,7 @@ impl<'a> Acquisition<'a> {
             lease: request.lease,
             tokens: self.proposal.tokens,
         };
-        let question = calls::extend(&[renewal], fencing, pool.evidence_wanted());
+        let question = calls::extend(&[renewal], fencing, pool.config.strict);
         let ask = || Round::begin(pool, &question, Trust::Quorum(request.needed), granted);
         let deadline = self.last_deadline.unwrap_or(self.round.deadline);
         let mut round = request.trace.raising(ask).until(deadline);

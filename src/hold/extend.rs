@@ -317,7 +317,7 @@ pub(crate) async fn extend(
 }
 
 fn request(pool: &Pool, renewals: &[Renewal<'_>]) -> Arc<Request> {
-    calls::extend(renewals, Fencing::Declared, pool.evidence_wanted())
+    calls::extend(renewals, Fencing::Declared, pool.config.strict)
 }
 
 /// Checks the vote of a master after a step of its clock. Such a master may have let this hold expire,

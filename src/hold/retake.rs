@@ -28,7 +28,7 @@ pub(super) fn begin(pool: &Arc<Pool>, grant: &Grant, lease: Duration, node: usiz
             once: None,
             permits: None,
         };
-        let request = calls::acquire(&acquire, pool.evidence_wanted());
+        let request = calls::acquire(&acquire, pool.config.strict);
         let round = Round::begin(pool, &request, Trust::Quorum(grant.needed), |other| other == node);
         round.needs(1).counted_as(Op::Retake)
     })

@@ -90,20 +90,6 @@ pub(crate) enum Fencing {
     Declared,
 }
 
-/// Whether an answer that counts as a vote repeats the master's record. The record shows when the memory was
-/// wiped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Evidence {
-    Clock,
-    ClockAndRecord,
-}
-
-impl Evidence {
-    fn key(self) -> Option<&'static str> {
-        (self == Self::ClockAndRecord).then_some(SET)
-    }
-}
-
 /// Arguments of `lua/acquire.lua`, for a new hold or for a hold that a master forgot.
 pub(crate) struct Acquire<'a> {
     pub(crate) names: &'a Names,
@@ -122,8 +108,9 @@ pub(crate) struct Acquire<'a> {
     pub(crate) permits: Option<u8>,
 }
 
-/// Packs a call of `lua/acquire.lua`.
-pub(crate) fn acquire(acquire: &Acquire<'_>, evidence: Evidence) -> Arc<Request> {
+/// Packs a call of `lua/acquire.lua`. If it is `strict`, an answer that counts as a vote repeats the master's record, which
+/// shows when the memory was wiped.
+pub(crate) fn acquire(acquire: &Acquire<'_>, strict: bool) -> Arc<Request> {
     let Acquire {
         names, kind, field, ..
     } = *acquire;
@@ -138,7 +125,7 @@ pub(crate) fn acquire(acquire: &Acquire<'_>, evidence: Evidence) -> Arc<Request>
         (_, Some(_)) => (&ACQUIRE_PERMIT, 1),
         _ => (&ACQUIRE, 0),
     };
-    let keys = 4 * names.len() + readers.len() + usize::from(evidence.key().is_some()) + apart;
+    let keys = 4 * names.len() + readers.len() + usize::from(strict) + apart;
     let mut call = Encoder::new(script, keys, once(names));
     for name in names.iter() {
         call.word(name);
@@ -147,7 +134,7 @@ pub(crate) fn acquire(acquire: &Acquire<'_>, evidence: Evidence) -> Arc<Request>
     // Fences are sent without a token, too: a master on which a name has a fence refuses a call without a token.
     call.keys(names.iter().map(fence));
     call.keys(readers);
-    call.words(evidence.key());
+    call.words(strict.then_some(SET));
     call.keys(job.map(|(_, name)| keys::done(name)));
     call.keys(seats.map(|(_, name)| deadlines(name)));
     call.word(field);
@@ -155,7 +142,7 @@ pub(crate) fn acquire(acquire: &Acquire<'_>, evidence: Evidence) -> Arc<Request>
     let options = [
         kind.mode(),
         (acquire.fencing == Fencing::Declared).then_some("d"),
-        evidence.key().map(|_| "m"),
+        strict.then_some("m"),
     ];
     let is_large = acquire.fencing == Fencing::Proposed && acquire.tokens.size() > Block::SIZE;
     // The count, the ticket, the waiter and the text follow.
@@ -234,10 +221,10 @@ pub(crate) fn extended_keys(names: &Names, kind: HoldKind, tokens: Block) -> usi
     names.len() * each
 }
 
-/// Packs a call of `lua/extend.lua`, for any number of holds.
-pub(crate) fn extend(renewals: &[Renewal<'_>], fencing: Fencing, evidence: Evidence) -> Arc<Request> {
+/// Packs a call of `lua/extend.lua`, for any number of holds. `strict` as in [`acquire`].
+pub(crate) fn extend(renewals: &[Renewal<'_>], fencing: Fencing, strict: bool) -> Arc<Request> {
     let keys = |renewal: &Renewal<'_>| extended_keys(renewal.names, renewal.kind, renewal.tokens);
-    let keys = renewals.iter().map(keys).sum::<usize>() + usize::from(evidence.key().is_some());
+    let keys = renewals.iter().map(keys).sum::<usize>() + usize::from(strict);
     let mut call = Encoder::new(&EXTEND, keys, renewals.iter().map(|renewal| renewal.names));
     for renewal in renewals {
         for name in renewal.names.iter() {
@@ -253,8 +240,8 @@ pub(crate) fn extend(renewals: &[Renewal<'_>], fencing: Fencing, evidence: Evide
             }
         }
     }
-    call.words(evidence.key());
-    call.flag(evidence == Evidence::ClockAndRecord);
+    call.words(strict.then_some(SET));
+    call.flag(strict);
     for renewal in renewals {
         call.word(&renewal.field);
         call.number(renewal.count);
@@ -558,7 +545,7 @@ mod tests {
             once: None,
             permits: None,
         };
-        let said = words(&acquire(&call, Evidence::Clock));
+        let said = words(&acquire(&call, false));
         let own = [
             "4",
             "a",
@@ -569,33 +556,30 @@ mod tests {
         assert_eq!(said[2..7], own);
         assert_eq!(said[7..], ["me:1", "1000", "68", "", "1", "99", "7:1000"]);
         call.precedence = Precedence::Tried;
-        assert_eq!(
-            words(&acquire(&call, Evidence::Clock))[7..],
-            ["me:1", "1000", "68"]
-        );
+        assert_eq!(words(&acquire(&call, false))[7..], ["me:1", "1000", "68"]);
         // The size of a large block matters where the tokens are new.
         call.tokens = FencingToken(5).block(Block::MOST);
-        let said = words(&acquire(&call, Evidence::Clock));
+        let said = words(&acquire(&call, false));
         assert_eq!(said[7..], ["me:1", "1000", "4100", "4096"]);
         call.fencing = Fencing::Declared;
-        assert_eq!(words(&acquire(&call, Evidence::Clock))[9..], ["4100", "d"]);
+        assert_eq!(words(&acquire(&call, false))[9..], ["4100", "d"]);
         call.fencing = Fencing::Proposed;
         call.tokens = Block::NONE;
-        assert_eq!(words(&acquire(&call, Evidence::Clock))[7..], ["me:1", "1000"]);
-        let said = words(&acquire(&call, Evidence::ClockAndRecord));
+        assert_eq!(words(&acquire(&call, false))[7..], ["me:1", "1000"]);
+        let said = words(&acquire(&call, true));
         assert_eq!(said[3..7], own[1..]);
         assert_eq!(said[7..], ["multilock_set", "me:1", "1000", "", "m"]);
         call.kind = HoldKind::Read;
         call.fencing = Fencing::Declared;
         call.count = 2;
-        let said = words(&acquire(&call, Evidence::Clock));
+        let said = words(&acquire(&call, false));
         assert_eq!(said[7], "multilock_readers:{a}");
         assert_eq!(said[8..], ["me:1", "1000", "", "rd", "2", "9007199254740991"]);
         call.about = Some("rows");
-        let said = words(&acquire(&call, Evidence::Clock));
+        let said = words(&acquire(&call, false));
         assert_eq!(said[12..], ["2", "9007199254740991", "", "rows"]);
         call.precedence = Precedence::Queued(waiter());
-        let said = words(&acquire(&call, Evidence::Clock));
+        let said = words(&acquire(&call, false));
         assert_eq!(said[12..], ["2", "99", "7:1000", "rows"]);
     }
 

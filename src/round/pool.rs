@@ -18,7 +18,6 @@ use crate::masters::config::{Config, Rounds};
 use crate::node::channels::Topics;
 use crate::node::trust::membership::Membership;
 use crate::node::{Endpoint, Keeper, KnownServers, Slot};
-use crate::protocol::calls::Evidence;
 use crate::protocol::keys;
 use crate::protocol::lease_timing::LeaseTiming;
 use crate::round::preference::Preference;
@@ -229,15 +228,6 @@ impl Pool {
         }
         let drained = until(&self.backlog_drained, || (full() <= spare).then_some(()));
         let _ = timeout(self.config.node_timeout, drained).await;
-    }
-
-    /// Facts about the master that each answer in a vote carries.
-    pub(crate) fn evidence_wanted(&self) -> Evidence {
-        if self.config.strict {
-            Evidence::ClockAndRecord
-        } else {
-            Evidence::Clock
-        }
     }
 
     /// Whether first attempts ask only as many masters as are needed.
