@@ -176,14 +176,9 @@ impl Link {
 
     /// Time for which the master has no vote because its memory does not count for long enough, or was wiped.
     pub(crate) fn memory_quarantine(&self, now: Instant) -> Duration {
-        let Recollection {
-            memory,
-            quarantine,
-            clock_check,
-            ..
-        } = &self.recollection;
-        let forgotten = clock_check.memory_quarantine(now);
-        let missing = quarantine.saturating_sub(*memory);
+        let known = &self.recollection;
+        let forgotten = known.clock_check.memory_quarantine(now);
+        let missing = known.quarantine.saturating_sub(known.memory);
         if missing.is_zero() {
             return forgotten;
         }
@@ -204,17 +199,13 @@ impl Link {
 
     /// Takes in the stamp of an answer that came at `now`, to a request that was not sent before `begun`.
     pub(crate) fn observe(&self, stamp: Stamp<'_>, begun: Moment, now: Moment) {
-        let Recollection {
-            record,
-            clock_check,
-            clock,
-            ..
-        } = &self.recollection;
-        clock.observe(stamp.clock_us, now);
-        clock.answered(begun);
-        clock_check.observe(stamp.clock_us, begun, now);
-        if record.as_ref().is_some_and(|record| **record != *stamp.record) {
-            clock_check.wiped();
+        let known = &self.recollection;
+        known.clock.observe(stamp.clock_us, now);
+        known.clock.answered(begun);
+        known.clock_check.observe(stamp.clock_us, begun, now);
+        let is_wiped = |record: &Arc<str>| **record != *stamp.record;
+        if known.record.as_ref().is_some_and(is_wiped) {
+            known.clock_check.wiped();
             // The next connection has the master record that its memory counts from now on.
             self.replace("its memory was wiped");
         }
@@ -245,14 +236,9 @@ impl Link {
     /// ahead.
     pub(crate) fn floor(&self) -> u64 {
         let us = |duration: Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        let Recollection {
-            memory,
-            clock_us,
-            quarantine,
-            ..
-        } = &self.recollection;
-        let since = clock_us.saturating_sub(us(*memory));
-        since.saturating_add(us(*quarantine))
+        let known = &self.recollection;
+        let since = known.clock_us.saturating_sub(us(known.memory));
+        since.saturating_add(us(known.quarantine))
     }
 
     /// Notes that a call sent at `sent` had no answer by its deadline.
