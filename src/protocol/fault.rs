@@ -91,7 +91,7 @@ const CODES: [(&str, FaultClass); 19] = [
 const DENIED_INSIDE: [&str; 2] = ["The user executing the script can't", "ACL failure in script"];
 
 impl Fault {
-    fn from_server(code: &str, detail: &str) -> Self {
+    pub(crate) fn from_server(code: &str, detail: &str) -> Self {
         // Redis 6 reports an error raised inside a script as "ERR Error running script … -CODE …".
         let inner = detail
             .split([' ', ':'])
@@ -112,13 +112,6 @@ impl Fault {
             class,
             error: format!("{code} {detail}").trim_end().into(),
         }
-    }
-
-    /// Reads a server's error line, such as `OOM command not allowed …`.
-    #[cfg(feature = "test-util")]
-    pub(crate) fn from_line(line: &str) -> Self {
-        let (code, detail) = line.split_once(' ').unwrap_or((line, ""));
-        Self::from_server(code, detail)
     }
 
     /// Turns a reply that is a server's error into a fault.

@@ -5,11 +5,6 @@ use uuid::Uuid;
 /// Key of a master's record (`protocol/record.rs`).
 pub(crate) const SET: &str = "multilock_set";
 
-#[cfg(test)]
-const FORCED: &str = "multilock_forced";
-#[cfg(test)]
-const PERMITS: &str = "multilock_permits";
-
 /// Beginning of the key that stores a client's label (`lua/labels.lua`).
 pub(crate) const CLIENT: &str = "multilock_client:";
 
@@ -156,12 +151,6 @@ impl Listed {
     }
 }
 
-/// Key of the number of permits that the name has. The scripts make it, from the key of the deadlines or from the name.
-#[cfg(test)]
-fn permits(name: &str) -> Key<'_> {
-    Key::own(PERMITS, name)
-}
-
 /// Channel on which the waiters of a client are called.
 pub(crate) fn calls(client: Uuid) -> String {
     format!("{CALLS}{client}")
@@ -181,6 +170,15 @@ mod tests {
 
     /// Beginning of the key of a hold's caption, which the scripts alone know.
     const ABOUT: &str = "multilock_about:";
+
+    /// Beginnings of keys that the scripts alone make.
+    const FORCED: &str = "multilock_forced";
+    const PERMITS: &str = "multilock_permits";
+
+    /// Key of the number of permits that the name has. The scripts make it, from the key of the deadlines or from the name.
+    fn permits(name: &str) -> Key<'_> {
+        Key::own(PERMITS, name)
+    }
 
     #[test]
     fn keys_as_redisson_lays_them_out() {

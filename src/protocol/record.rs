@@ -42,13 +42,6 @@ impl Record {
         })
     }
 
-    /// Text of the record for a set, a run and a time.
-    #[cfg(feature = "test-util")]
-    pub(crate) fn write(set: MasterSet, run: &str, since_us: u64) -> String {
-        let longest = set.for_tests.map(|longest| format!(" {}", longest.as_millis()));
-        format!("{} {run} {since_us}{}", set.masters, longest.unwrap_or_default())
-    }
-
     /// Time for which the memory has counted when the master's clock shows `clock_us`. `None` for a record
     /// - of another run,
     /// - of a hidden run, which is not distinct from other runs,

@@ -115,7 +115,7 @@ impl ConnectionDriver {
             }
             match reply {
                 Some(reply) if envelope.fate != Some(Fate::ReplyLost) => {
-                    let reply = reply.map_err(|line| Fault::from_line(&line));
+                    let reply = reply.map_err(|line| fault(&line));
                     self.replies.push_back((due.now, envelope, reply));
                 }
                 // A connection cannot go on after it has lost an answer that is awaited until its end. Other
@@ -173,6 +173,12 @@ impl Due {
         }
         at <= self.now
     }
+}
+
+/// Reads a server's error line, such as `OOM command not allowed …`.
+fn fault(line: &str) -> Fault {
+    let (code, detail) = line.split_once(' ').unwrap_or((line, ""));
+    Fault::from_server(code, detail)
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ mod master;
 mod network;
 mod null_master;
 mod observer;
+mod record;
 mod store;
 
 use std::sync::Arc;

@@ -8,6 +8,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::record::record_text;
 use crate::admin::capabilities::Capabilities;
 use crate::error::NodeError;
 use crate::events::Op;
@@ -29,7 +30,7 @@ impl NullMaster {
 
     /// Record of a set that has long existed.
     fn record(&self) -> Option<Record> {
-        Record::parse(&Record::write(self.set, &format!("{}-", self.run_id()), 0))
+        Record::parse(&record_text(self.set, &format!("{}-", self.run_id()), 0))
     }
 }
 

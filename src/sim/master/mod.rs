@@ -20,6 +20,7 @@ use super::connection::{Ask, MemoryPipe};
 use super::lua::LuaHost;
 use super::network::{Cut, NetworkLine};
 use super::observer::{Call, Fate};
+use super::record::record_text;
 use super::store::Bytes;
 use crate::admin::capabilities::Capabilities;
 use crate::error::NodeError;
@@ -289,7 +290,7 @@ impl Master {
         }
         let (clock_ms, run) = (self.clock_ms(state), identity.run().unwrap_or_default());
         let since_us = clock_ms.saturating_sub(LONG_AGO_MS) * 1000;
-        let record = Record::write(self.set, &run, since_us);
+        let record = record_text(self.set, &run, since_us);
         let _ = state.store.call(clock_ms, &words(&["SET", SET, &record, "NX"]));
     }
 
