@@ -14,12 +14,10 @@ use parking_lot::Mutex;
 use redis::Value;
 use tokio::sync::Notify;
 
-use super::inbox::{Answer, Late, ReplyTo};
-use super::{BACKLOG, By, Link};
+use super::{Answer, BACKLOG, Link, ReplyTo};
 use crate::events::{EventObserver, NodeEvents};
 use crate::protocol::calls;
 use crate::protocol::claim::Claim;
-use crate::protocol::command::Request;
 use crate::protocol::fault::{Fault, FaultClass};
 use crate::protocol::reply::parse_released;
 
@@ -174,14 +172,15 @@ impl Deferrals {
         };
         let claims = batch.iter().map(|deferred| &deferred.claim);
         let request = calls::releases(claims);
-        let call = Arc::new(Batch {
-            deferrals: Arc::clone(self),
-            link: Arc::clone(link),
-            request: Arc::clone(&request),
-            with_source: AtomicBool::new(false),
-            releases: Mutex::new(batch),
+        let deferrals = Arc::clone(self);
+        link.call_in_background(&request, move |link, answer| {
+            // The answer of a batch contains the errors of its releases.
+            let answers = apart(batch, answer);
+            for (_, answer) in &answers {
+                link.react_to(answer);
+            }
+            deferrals.answered(answers);
         });
-        link.call(&request, By::Sha, ReplyTo::left_to(call));
     }
 
     /// Takes the answers to a batch.
@@ -261,30 +260,5 @@ fn unexpected() -> Fault {
     Fault::Server {
         class: FaultClass::Unforeseen,
         error: "unexpected answer to release".into(),
-    }
-}
-
-/// Releases that were sent in one call. Their connection has to bring the answer.
-struct Batch {
-    deferrals: Arc<Deferrals>,
-    link: Arc<Link>,
-    request: Arc<Request>,
-    with_source: AtomicBool,
-    releases: Mutex<Vec<PendingRelease>>,
-}
-
-impl Late for Batch {
-    fn answered(self: Arc<Self>, _: usize, answer: Answer) {
-        if Fault::is_no_script(&answer) && !self.with_source.swap(true, Ordering::Relaxed) {
-            let reply = ReplyTo::left_to(Arc::clone(&self) as _);
-            return self.link.call(&self.request, By::Source, reply);
-        }
-        let releases = std::mem::take(&mut *self.releases.lock());
-        // The answer of a batch contains the errors of its releases.
-        let answers = apart(releases, answer);
-        for (_, answer) in &answers {
-            self.link.react_to(answer);
-        }
-        self.deferrals.answered(answers);
     }
 }

@@ -5,6 +5,7 @@
 //! implementation is a real server or, for tests, a master in memory that runs the same Lua files. Everything
 //! above the interface is the same code for both: reconnecting, pending releases, votes.
 
+mod background;
 pub(crate) mod channels;
 mod connection;
 mod deferred;

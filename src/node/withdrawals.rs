@@ -1,17 +1,13 @@
 //! Withdraws stale waiters from the queues of a master, until the master has confirmed.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::waiters::StaleWaiter;
-use super::{Answer, By, Late, Link, ReplyTo, Slot, is_done};
+use super::{Link, Slot, is_done};
 use crate::protocol::calls;
-use crate::protocol::command::Request;
-use crate::protocol::fault::Fault;
 use crate::protocol::waiter::{Waiter, waiter_text};
 use crate::time::backoff::{LONGEST_DELAY, delays};
 use crate::time::random::Random;
@@ -66,37 +62,14 @@ impl<'a> Withdrawals<'a> {
         for stale in self.slot.take_stale_waiters() {
             let waiter = waiter_text(stale.number, stale.kind, self.comes_within);
             let request = calls::withdraw(&Names::from(&*stale.name), self.client, &waiter);
-            let pending = PendingWithdrawal {
-                slot: Arc::clone(self.slot),
-                link: Arc::clone(self.link),
-                stale,
-                request: Arc::clone(&request),
-                with_source: AtomicBool::new(false),
-            };
-            self.link
-                .call(&request, By::Sha, ReplyTo::left_to(Arc::new(pending)));
-        }
-    }
-}
-
-/// A withdrawal without an answer. If the master did not take the waiter out, it is withdrawn again.
-struct PendingWithdrawal {
-    slot: Arc<Slot>,
-    link: Arc<Link>,
-    stale: StaleWaiter,
-    request: Arc<Request>,
-    with_source: AtomicBool,
-}
-
-impl Late for PendingWithdrawal {
-    fn answered(self: Arc<Self>, _: usize, answer: Answer) {
-        if Fault::is_no_script(&answer) && !self.with_source.swap(true, Ordering::Relaxed) {
-            let reply = ReplyTo::left_to(Arc::clone(&self) as _);
-            return self.link.call(&self.request, By::Source, reply);
-        }
-        self.link.react_to(&answer);
-        if !is_done(&answer) {
-            self.slot.stale_again(self.stale.clone());
+            let slot = Arc::clone(self.slot);
+            self.link.call_in_background(&request, move |link, answer| {
+                link.react_to(&answer);
+                // The master may not have taken the waiter out.
+                if !is_done(&answer) {
+                    slot.stale_again(stale);
+                }
+            });
         }
     }
 }
