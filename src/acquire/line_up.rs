@@ -98,13 +98,13 @@ async fn turn(
     patience: &mut Patience,
 ) -> ControlFlow<(), Option<Delivery<Hold>>> {
     let request = waiting.request;
-    let ticket = place.position.ticket_entry();
+    let set_ticket = place.position.ticket_setter();
     let mut turn = pin!(async {
         tokio::select! {
             biased;
             () = inside(request) => ControlFlow::Break(()),
             delivery = place.position.delivered() => ControlFlow::Continue(delivery),
-            () = waiting.draw_late(|drawn| ticket.set(drawn)) => ControlFlow::Break(()),
+            () = waiting.draw_late(set_ticket) => ControlFlow::Break(()),
         }
     });
     loop {

@@ -161,12 +161,6 @@ pub(crate) struct LinePosition<T> {
     is_served: bool,
 }
 
-/// Access to the ticket of a task that waits in line without one.
-pub(crate) struct TicketEntry<T> {
-    at: LineRef<T>,
-    order: Order,
-}
-
 /// Front of a line. Dropping it hands the turn on.
 pub(crate) struct Turn<T>(LineRef<T>);
 
@@ -384,11 +378,15 @@ impl<T> LinePosition<T> {
         self.mailbox.take()
     }
 
-    /// Access to the waiter's ticket, which may not have been drawn when the waiter came.
-    pub(crate) fn ticket_entry(&self) -> TicketEntry<T> {
-        TicketEntry {
-            at: self.at.clone(),
-            order: self.order,
+    /// Setter of the waiter's ticket, which may not have been drawn when the waiter came. The waiter keeps its place in the
+    /// line.
+    pub(crate) fn ticket_setter(&self) -> impl Fn(u64) + use<T> {
+        let (line, order) = (Arc::clone(&self.at.line), self.order);
+        move |ticket| {
+            if let Some(queued) = line.behind.lock().get_mut(&order) {
+                queued.entry.waiter.ticket = ticket;
+                queued.next_in_line.ticket = Some(ticket);
+            }
         }
     }
 
@@ -403,16 +401,6 @@ impl<T> LinePosition<T> {
         // under the same mutex.
         drop(removed);
         self.mailbox.take()
-    }
-}
-
-impl<T> TicketEntry<T> {
-    /// Sets the ticket when it has been drawn. The waiter keeps its place in the line.
-    pub(crate) fn set(&self, ticket: u64) {
-        if let Some(queued) = self.at.line.behind.lock().get_mut(&self.order) {
-            queued.entry.waiter.ticket = ticket;
-            queued.next_in_line.ticket = Some(ticket);
-        }
     }
 }
 

@@ -220,7 +220,7 @@ async fn one_without_a_ticket_keeps_the_place_in_which_it_came() {
         first.line().next(&"a".into()).is_none(),
         "it cannot be in a queue yet"
     );
-    without.ticket_entry().set(11);
+    without.ticket_setter()(11);
     assert_eq!(
         first.line().next(&"a".into()).map(|next| next.waiter.ticket),
         Some(11)
