@@ -31,6 +31,9 @@ const LEFT: Duration = Duration::from_millis(20);
 /// status.
 const KILLED: Duration = Duration::from_secs(1);
 
+/// Reason of an end that was planned.
+pub(super) const AT_ITS_END: &str = "the hold came to its end";
+
 /// End of the child.
 #[derive(Debug)]
 pub(super) struct Ended {
@@ -143,7 +146,7 @@ impl<M: Mode> Running<'_, M> {
                     self.ask(now);
                 }
             } else if left <= self.notice {
-                self.made_to = Some(Cow::Borrowed("the hold came to its end"));
+                self.made_to = Some(Cow::Borrowed(AT_ITS_END));
                 self.voice.warn(format_args!(
                     "the hold ends in {} and is not renewed: the program is sent {}",
                     Rough(left),
@@ -160,6 +163,15 @@ impl<M: Mode> Running<'_, M> {
                 self.jobs = Some(self.child.target.jobs());
             }
             if to_kill <= LEAD {
+                if self.asked.is_none() && self.status.is_none() {
+                    // The notice is shorter than the lead, so that the end comes first.
+                    self.made_to = Some(Cow::Borrowed(AT_ITS_END));
+                    self.voice.warn(format_args!(
+                        "the hold ends in {} and is not renewed: the program is killed",
+                        Rough(left)
+                    ));
+                    self.asked = Some(now);
+                }
                 self.child.target.kill(self.jobs.take());
                 self.killed = Some(now);
             }

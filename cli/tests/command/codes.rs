@@ -21,7 +21,7 @@ const NOBODY: [&str; 3] = [
 #[tokio::test]
 async fn what_a_child_makes_of_it() {
     let servers = three(ARGS).await;
-    let rows: [(&[&str], i32, &str); 13] = [
+    let rows: [(&[&str], i32, &str); 14] = [
         (&["a", "--", "true"], 0, ""),
         (&["a", "--", "sh", "-c", "exit 3"], 3, ""),
         (&["a,b", "-c", "--", "exit 4"], 4, ""),
@@ -49,6 +49,25 @@ async fn what_a_child_makes_of_it() {
             ],
             124,
             "the hold ends",
+        ),
+        // It is killed before it would be asked to end.
+        (
+            &[
+                "a",
+                "--node-timeout",
+                "1s",
+                "--lease",
+                "3s",
+                "--max-hold",
+                "3s",
+                "-k",
+                "0",
+                "--",
+                "sleep",
+                "60",
+            ],
+            124,
+            "the hold ",
         ),
     ];
     for (args, code, says) in rows {
