@@ -7,20 +7,30 @@ use multilock::{Holder, Inspection, Masters, NodeState, Policy};
 use crate::args::ForceArgs;
 use crate::exit::{self, Failure};
 use crate::inspect::print;
-use crate::report::{describe, hold_id, shown};
+use crate::report::{describe, has_string, hold_id, shown};
 use crate::say::{Voice, confirmed, visible};
 
+const POLICY: Policy = Policy::RedLock;
+
 pub(crate) async fn force_release(args: &ForceArgs, masters: &Masters, voice: Voice) -> Result<u8, Failure> {
-    let lock = masters.lock(&*args.names, Policy::RedLock);
+    let lock = masters.lock(&*args.names, POLICY);
     let seen = lock.inspect().await?;
     let meant = Meant::new(args);
     // It takes all of the names or none. The masters spare a hold that comes after the library has looked.
     if let Some(other) = seen.iter().find(|name| !meant.has(name)) {
-        let (state, holds) = (describe(other), seen_on(other));
+        let (state, holds) = (describe(other, POLICY), seen_on(other));
         let message = format_args!("{state}{holds}: nothing was taken away");
         return Err(Failure::new(exit::FREE, message));
     }
-    let states: Vec<String> = seen.iter().map(describe).collect();
+    let mut states: Vec<String> = seen.iter().map(|name| describe(name, POLICY)).collect();
+    let strings = seen.iter().filter(|name| has_string(name));
+    let deleted = |name: &Inspection| {
+        format!(
+            "{}: a string is taken for another library's lock: the key is deleted",
+            name.name
+        )
+    };
+    states.extend(strings.map(deleted));
     let question = "Take it away? Its holder learns of it at the next renewal only.";
     if !args.yes && !confirmed(&states, question)? {
         return Err(Failure::new(exit::FREE, "nothing was taken away"));
@@ -31,7 +41,9 @@ pub(crate) async fn force_release(args: &ForceArgs, masters: &Masters, voice: Vo
     };
     // The answer was about the holders that were shown. A later one is spared.
     let shown: HashSet<&Holder> = seen.iter().flat_map(holders).collect();
-    let is_meant = |holder: &Holder| meant.is(holder) && (args.yes || shown.contains(holder));
+    let is_string_shown = seen.iter().any(has_string);
+    let was_shown = |holder: &Holder| shown.contains(holder) || (is_string_shown && is_string(holder));
+    let is_meant = |holder: &Holder| meant.is(holder) && (args.yes || was_shown(holder));
     let forced = lock.force_release_from(is_meant).await?;
     let former: Vec<String> = forced.former.iter().map(ToString::to_string).collect();
     let former = visible(&former.join(", ")).into_owned();
@@ -84,6 +96,11 @@ fn holders(name: &Inspection) -> impl Iterator<Item = &Holder> {
         NodeState::Read { holders, .. } => holders,
         _ => &[],
     })
+}
+
+/// Whether the library names a string so, which an inspection shows without a holder.
+fn is_string(holder: &Holder) -> bool {
+    holder.client_label().is_none() && holder.redacted_owner().to_string().starts_with("string:")
 }
 
 /// Holds on the masters, as text; empty without any.

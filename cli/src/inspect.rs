@@ -24,19 +24,20 @@ pub(crate) async fn inspect(args: &InspectArgs, masters: &Masters, voice: Voice)
     loop {
         let names = look(masters, &args.names, args.policy, args.seats).await?;
         let text = if args.json {
-            let names: Vec<Value> = names.iter().map(as_json).collect();
+            let names: Vec<Value> = names.iter().map(|name| as_json(name, args.policy)).collect();
             as_text(&Value::from(names), args.watch)
         } else {
-            names.iter().map(table).collect()
+            names.iter().map(|name| table(name, args.policy)).collect()
         };
         if !show(&text, args.watch)? {
             return Ok(0);
         }
         if !args.watch {
             let mut code = 0;
-            for name in names.iter().filter(|name| State::of(name) == State::Unknown) {
+            let is_unknown = |name: &&Inspection| State::of(name, args.policy) == State::Unknown;
+            for name in names.iter().filter(is_unknown) {
                 voice.warn(too_few(name));
-                code = code_of_unknown(masters);
+                code = code_of_unknown(masters, args.policy);
             }
             return Ok(code);
         }
@@ -47,15 +48,21 @@ pub(crate) async fn inspect(args: &InspectArgs, masters: &Masters, voice: Voice)
 }
 
 pub(crate) async fn held(args: &HeldArgs, masters: &Masters, voice: Voice) -> Result<u8, Failure> {
-    let names = look(masters, &args.names, Policy::RedLock, args.seats).await?;
-    Ok(match State::of_all(&names) {
+    let policy = Policy::RedLock;
+    let names = look(masters, &args.names, policy, args.seats).await?;
+    Ok(match State::of_all(&names, policy) {
         State::Held | State::Read | State::Kept => 0,
         State::Free => exit::FREE,
         State::Unknown => {
-            for name in names.iter().filter(|name| State::of(name) == State::Unknown) {
-                voice.warn(format_args!("{}\n{}", too_few(name), table(name).trim_end()));
+            let is_unknown = |name: &&Inspection| State::of(name, policy) == State::Unknown;
+            for name in names.iter().filter(is_unknown) {
+                voice.warn(format_args!(
+                    "{}\n{}",
+                    too_few(name),
+                    table(name, policy).trim_end()
+                ));
             }
-            code_of_unknown(masters)
+            code_of_unknown(masters, policy)
         }
     })
 }
@@ -76,8 +83,8 @@ fn too_few(name: &Inspection) -> String {
 }
 
 /// Exit code that shows whether a wait may help, or a configuration has to be changed.
-fn code_of_unknown(masters: &Masters) -> u8 {
-    if are_unfit(masters, Policy::RedLock) {
+fn code_of_unknown(masters: &Masters, policy: Policy) -> u8 {
+    if are_unfit(masters, policy) {
         exit::UNFIT
     } else {
         exit::NO_QUORUM
@@ -90,7 +97,7 @@ pub(crate) async fn watch(args: &WatchArgs, masters: &Masters) -> Result<u8, Fai
         let names = look(masters, &args.names, args.policy, args.seats).await?;
         seen.resize(names.len(), Value::Null);
         for (name, seen) in names.iter().zip(&mut seen) {
-            let mut line = as_json(name);
+            let mut line = as_json(name, args.policy);
             let state = what_counts(&line);
             if *seen != state {
                 *seen = state;
@@ -178,7 +185,7 @@ async fn look(
     Ok(all)
 }
 
-fn table(name: &Inspection) -> String {
+fn table(name: &Inspection, policy: Policy) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
     table.set_header(["  master", "state", "holder", "expires in"]);
@@ -186,7 +193,7 @@ fn table(name: &Inspection) -> String {
         let [state, holder, left] = row(name, node, state);
         table.add_row([format!("  {node}"), state, holder, left]);
     }
-    format!("{}\n{}\n", describe(name), table.trim_fmt())
+    format!("{}\n{}\n", describe(name, policy), table.trim_fmt())
 }
 
 /// Writes to stdout, in place of what was there if it is shown again and again. Returns false if stdout is no longer read.

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use comfy_table::{Table, presets};
 use futures::TryStreamExt;
-use multilock::{Inspection, Masters, NodeState};
+use multilock::{Inspection, Masters, NodeState, Policy};
 use serde_json::Value;
 
 use crate::args::{ListArgs, Sort};
@@ -14,12 +14,15 @@ use crate::inspect::{EVERY, as_text, is_read_for, show};
 use crate::report::{State, as_json, holders, remaining};
 use crate::say::{Rough, visible};
 
+/// The library looks for the holders of this policy.
+pub(crate) const POLICY: Policy = Policy::RedLock;
+
 pub(crate) async fn list(args: &ListArgs, masters: &Masters) -> Result<u8, Failure> {
     loop {
         let mut locks: Vec<Inspection> = masters.held(&args.pattern).try_collect().await?;
         sort(&mut locks, args.sort);
         let text = if args.json {
-            let locks: Vec<Value> = locks.iter().map(as_json).collect();
+            let locks: Vec<Value> = locks.iter().map(|lock| as_json(lock, POLICY)).collect();
             as_text(&Value::from(locks), args.watch)
         } else {
             table(&locks)
@@ -66,7 +69,7 @@ fn row(lock: &Inspection) -> [String; 9] {
     let left = lock.nodes.iter().filter_map(|(_, state)| remaining(state)).max();
     [
         visible(&lock.name).into_owned(),
-        State::of(lock).word().to_owned(),
+        State::of(lock, POLICY).word().to_owned(),
         holders(lock),
         age(lock).map_or(String::new(), |age| format!("{} ago", Rough(age))),
         left.map_or(String::new(), |left| Rough(left).to_string()),
@@ -87,7 +90,7 @@ fn first_waiting(lock: &Inspection) -> String {
 
 /// Time since the hold began: its token counts the microseconds since 1970. A renewal does not change it.
 pub(crate) fn age(lock: &Inspection) -> Option<Duration> {
-    let is_held = matches!(State::of(lock), State::Held | State::Read);
+    let is_held = matches!(State::of(lock, POLICY), State::Held | State::Read);
     let fence = lock.fence.filter(|_| is_held)?;
     let begun = SystemTime::UNIX_EPOCH + Duration::from_micros(fence.get());
     Some(begun.elapsed().unwrap_or_default())

@@ -1,5 +1,6 @@
 //! Answers of the masters about a name, for people and for programs.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use multilock::{FencingToken, Holder, Inspection, LastForce, NodeState, Policy};
@@ -7,6 +8,11 @@ use serde_json::{Value, json};
 
 use crate::say::{Rough, visible};
 use crate::translation::translated;
+
+/// Redis type of a key that a force deletes although it may be no lock: other libraries lock with it.
+const STRING: &str = "string";
+/// Words for such a key.
+const OTHERS: &str = "another library's lock, or a foreign key";
 
 /// State of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,36 +31,57 @@ pub(crate) enum State {
 }
 
 impl State {
-    pub(crate) fn of(name: &Inspection) -> Self {
+    /// The inspection was made with the same policy.
+    pub(crate) fn of(name: &Inspection, policy: Policy) -> Self {
         if name.agreed.is_some() {
             return Self::Held;
         }
         if !name.readers.is_empty() {
             return Self::Read;
         }
-        let needed = Policy::RedLock.needed(name.nodes.len());
+        let all = name.nodes.len();
+        let needed = policy.needed(all);
         // The answer of a master that may have forgotten its holders does not count.
         let tells = |node: &str| !name.quarantined.iter().any(|(label, _)| **label == *node);
-        let (mut free, mut kept) = (0, 0);
+        let (mut free, mut doubtful, mut silent) = (0, 0, 0);
+        let mut holds: HashMap<&Holder, usize> = HashMap::new();
         for (node, state) in &name.nodes {
             match state {
                 NodeState::Free if tells(node) => free += 1,
-                NodeState::Free | NodeState::Silent(_) => {}
-                _ => kept += 1,
+                NodeState::Free => doubtful += 1,
+                NodeState::Silent(_) => silent += 1,
+                NodeState::Held { holder, count, .. } | NodeState::Write { holder, count, .. }
+                    if *count > 0 =>
+                {
+                    *holds.entry(holder).or_default() += 1;
+                }
+                NodeState::Read { holders, .. } => {
+                    for holder in holders {
+                        *holds.entry(holder).or_default() += 1;
+                    }
+                }
+                _ => {}
             }
         }
-        if kept >= needed {
-            Self::Kept
-        } else if free >= needed {
+        let undecided = doubtful + silent;
+        let most = holds.into_values().max().unwrap_or(0);
+        let is_allowed = doubtful <= policy.forgetful_allowed(all);
+        let grants = if is_allowed { free + doubtful } else { free };
+        if most + undecided >= needed {
+            // That holder may have the other masters, too.
+            Self::Unknown
+        } else if grants >= needed {
             Self::Free
+        } else if free + undecided < needed {
+            Self::Kept
         } else {
             Self::Unknown
         }
     }
 
     /// State of several names: free if one of them is free, held if all of them are held.
-    pub(crate) fn of_all(names: &[Inspection]) -> Self {
-        let states: Vec<Self> = names.iter().map(Self::of).collect();
+    pub(crate) fn of_all(names: &[Inspection], policy: Policy) -> Self {
+        let states: Vec<Self> = names.iter().map(|name| Self::of(name, policy)).collect();
         let open = [Self::Free, Self::Unknown]
             .into_iter()
             .find(|state| states.contains(state));
@@ -73,10 +100,11 @@ impl State {
 }
 
 /// Describes a name in one line.
-pub(crate) fn describe(name: &Inspection) -> String {
-    let state = match State::of(name) {
+pub(crate) fn describe(name: &Inspection, policy: Policy) -> String {
+    let state = match State::of(name, policy) {
         State::Held => format!("held by {}{}", holders(name), left(name)),
         State::Read => format!("read by {}{}", holders(name), left(name)),
+        State::Kept if has_string(name) => format!("kept from being locked by {OTHERS}{}", left(name)),
         State::Kept => format!("kept from being locked, and held by nobody{}", left(name)),
         State::Free => "free".to_owned(),
         State::Unknown => format!("not known to be held or free ({})", missing(name)),
@@ -90,6 +118,12 @@ pub(crate) fn describe(name: &Inspection) -> String {
         visible(&name.name),
         name.waiting
     )
+}
+
+/// Whether any master has a string under the name.
+pub(crate) fn has_string(name: &Inspection) -> bool {
+    let is_string = |state: &NodeState| matches!(state, NodeState::Foreign { kind, .. } if kind == STRING);
+    name.nodes.iter().any(|(_, state)| is_string(state))
 }
 
 /// Holders that enough masters agree on.
@@ -174,6 +208,7 @@ pub(crate) fn row(name: &Inspection, node: &str, state: &NodeState) -> [String; 
             let holders: Vec<String> = holders.iter().map(shown).collect();
             ("read", holders.join(", "))
         }
+        NodeState::Foreign { kind, .. } if kind == STRING => ("a string", OTHERS.to_owned()),
         NodeState::Foreign { kind, .. } => ("no lock", format!("a {kind}")),
         NodeState::Silent(vote) => ("silent", translated(vote)),
         _ => ("unknown", String::new()),
@@ -187,7 +222,7 @@ pub(crate) fn row(name: &Inspection, node: &str, state: &NodeState) -> [String; 
 }
 
 /// JSON of `inspect --json` and `watch`.
-pub(crate) fn as_json(name: &Inspection) -> Value {
+pub(crate) fn as_json(name: &Inspection, policy: Policy) -> Value {
     let nodes: Vec<Value> = name
         .nodes
         .iter()
@@ -195,7 +230,7 @@ pub(crate) fn as_json(name: &Inspection) -> Value {
         .collect();
     json!({
         "name": name.name,
-        "state": State::of(name).word(),
+        "state": State::of(name, policy).word(),
         "holder": name.agreed.as_ref().map(ToString::to_string),
         "hold": name.agreed.as_ref().map(hold_id),
         "about": name.agreed.as_ref().and_then(Holder::about),

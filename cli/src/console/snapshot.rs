@@ -173,7 +173,7 @@ impl Lock {
         let age = list::age(name);
         let json = json!({
             "name": name.name,
-            "state": State::of(name).word(),
+            "state": State::of(name, list::POLICY).word(),
             "holders": labels.join(", "),
             "holds": holds,
             "about": abouts.join(", "),

@@ -331,7 +331,7 @@ async fn acquire<M: Mode>(
     tokio::select! {
         biased;
         granted = lock.lock() => granted,
-        () = show_who_holds(lock, begun, voice) => unreachable!("it is shown for as long as it is waited"),
+        () = show_who_holds(lock, args.policy, begun, voice) => unreachable!("it is shown for as long as it is waited"),
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use multilock::{Inspection, Mode, MultiLock};
+use multilock::{Inspection, Mode, MultiLock, Policy};
 use tokio::time::{Instant, sleep};
 
 use crate::report::{State, describe, hold_id, holders};
@@ -22,11 +22,22 @@ const LOOKS: usize = 5;
 const LINE_EVERY: Duration = Duration::from_secs(60);
 
 /// Shows the holder. Never ends. When it is dropped, it clears the redrawn line.
-pub(super) async fn show_who_holds<M: Mode>(lock: &MultiLock<M>, begun: Instant, voice: Voice) {
-    show(lock, begun, voice, |line| voice.warn(line)).await;
+pub(super) async fn show_who_holds<M: Mode>(
+    lock: &MultiLock<M>,
+    policy: Policy,
+    begun: Instant,
+    voice: Voice,
+) {
+    show(lock, policy, begun, voice, |line| voice.warn(line)).await;
 }
 
-async fn show<M: Mode>(lock: &MultiLock<M>, begun: Instant, voice: Voice, mut say: impl FnMut(&str)) {
+async fn show<M: Mode>(
+    lock: &MultiLock<M>,
+    policy: Policy,
+    begun: Instant,
+    voice: Voice,
+    mut say: impl FnMut(&str),
+) {
     if voice == Voice::Quiet {
         return std::future::pending().await;
     }
@@ -41,9 +52,9 @@ async fn show<M: Mode>(lock: &MultiLock<M>, begun: Instant, voice: Voice, mut sa
             && let Some(names) = look(lock).await
         {
             let waited = Rough(begun.elapsed());
-            let states: Vec<String> = names.iter().map(describe).collect();
+            let states: Vec<String> = names.iter().map(|name| describe(name, policy)).collect();
             let line = format!("waiting for {waited}: {}", states.join("; "));
-            let seen: Vec<_> = names.iter().map(what_counts).collect();
+            let seen: Vec<_> = names.iter().map(|name| what_counts(name, policy)).collect();
             if is_due || (voice == Voice::Verbose && seen != shown) {
                 redrawn.erase();
                 say(&line);
@@ -84,8 +95,8 @@ async fn look<M: Mode>(lock: &MultiLock<M>) -> Option<Vec<Inspection>> {
 }
 
 /// Part of an inspection; its change is worth a line of a verbose wait.
-fn what_counts(name: &Inspection) -> (State, String) {
-    (State::of(name), holders(name))
+fn what_counts(name: &Inspection, policy: Policy) -> (State, String) {
+    (State::of(name, policy), holders(name))
 }
 
 /// Shows the wait while too few masters are connected, which the first line reports. Never ends.
@@ -135,7 +146,9 @@ mod tests {
             }
         };
         let begun = Instant::now();
-        let showing = show(&lock, begun, voice, |line| lines.push(line.to_owned()));
+        let showing = show(&lock, Policy::RedLock, begun, voice, |line| {
+            lines.push(line.to_owned())
+        });
         let _ = timeout(within, async { tokio::join!(holding, showing) }).await;
         lines
     }
@@ -182,7 +195,9 @@ mod tests {
             .expect("connected");
         let (lock, mut lines) = (masters.red_lock("a"), Vec::new());
         let begun = Instant::now();
-        let showing = show(&lock, begun, Voice::Verbose, |line| lines.push(line.to_owned()));
+        let showing = show(&lock, Policy::RedLock, begun, Voice::Verbose, |line| {
+            lines.push(line.to_owned())
+        });
         let _ = timeout(Duration::from_secs(20), async {
             tokio::join!(lock.lock(), showing)
         })

@@ -58,6 +58,27 @@ async fn what_one_master_of_three_says_is_shown() {
     assert_eq!(ask(&["held", "a"]).await.code, Some(0));
 }
 
+/// A holder of a MultiLock may have the master that is down, too.
+#[tokio::test]
+async fn a_lock_of_all_masters_is_not_told_free_of_holders_while_one_is_down() {
+    let servers = three(ARGS).await;
+    let masters = connect(urls(&servers)).await;
+    let _guard = held_everywhere(&masters.red_lock("a")).await;
+    servers[0].kill().await;
+    let told = ask(&servers, &["inspect", "a", "--policy", "multi"]).await;
+    assert_eq!(told.code, Some(69), "{told:?}");
+    assert!(told.stdout.contains("a not known to be held or free"), "{told:?}");
+    assert!(!told.stdout.contains("held by nobody"), "{told:?}");
+    let told = ask(&servers, &["inspect", "a", "b", "--json", "--policy", "multi"]).await;
+    let json: Value = serde_json::from_str(&told.stdout).expect("JSON");
+    assert_eq!(
+        (&json[0]["state"], &json[1]["state"]),
+        (&"unknown".into(), &"unknown".into())
+    );
+    let told = ask(&servers, &["inspect", "a"]).await;
+    assert_eq!(told.code, Some(0), "a majority has the holder: {told:?}");
+}
+
 /// One name of two is known to be held, and nobody has to hear of it.
 #[tokio::test]
 async fn a_name_that_is_known_needs_no_warning() {

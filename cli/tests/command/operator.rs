@@ -359,6 +359,17 @@ async fn a_name_is_taken_away_from_its_holder() {
     let told = ask(&servers, &["force-release", "c", "--yes"]).await;
     assert_eq!(told.code, Some(1), "{told:?}");
     assert!(servers[0].exists("c").await);
+    // A string may be another library's lock.
+    servers[0].command(&["SET", "d", "x"]).await;
+    let told = ask(&servers, &["inspect", "d"]).await;
+    let row = told.stdout.lines().find(|line| line.contains("a string"));
+    assert!(
+        row.is_some_and(|row| row.contains("another library's lock, or a foreign key")),
+        "{told:?}"
+    );
+    let told = ask(&servers, &["force-release", "d", "--yes"]).await;
+    assert_eq!(told.code, Some(0), "{told:?}");
+    assert!(!servers[0].exists("d").await);
 }
 
 #[tokio::test]

@@ -277,3 +277,21 @@ async fn a_force_spares_a_holder_that_came_after_the_question() {
     pty.until("status 1, 23").await;
     later.unlock().await.expect("still held");
 }
+
+/// It may be another library's lock, which has no holder that could be shown.
+#[tokio::test]
+async fn a_force_deletes_a_string_that_was_shown() {
+    let (servers, mut pty) = before_a_terminal().await;
+    for server in &servers {
+        server.command(&["SET", "a", "x"]).await;
+    }
+    pty.line("multilock force-release a; echo status $?, $((20 + 3))");
+    pty.until("a kept from being locked by another library's lock, or a foreign key")
+        .await;
+    pty.until("a: a string is taken for another library's lock: the key is deleted")
+        .await;
+    pty.until("Take it away?").await;
+    pty.line("y");
+    pty.until("status 0, 23").await;
+    until_free(&servers, "a").await;
+}
