@@ -1,7 +1,6 @@
 //! The arguments of the command, and the variables of its environment.
 
-use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,9 +10,11 @@ use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHin
 use multilock::{Policy, Quarantine};
 use rustix::process::Signal;
 
+use crate::exit::Failure;
 use crate::names::{self, Names};
 use crate::say::Voice;
-use crate::values::{duration, host_name, interval, policy, quarantine, signal, switch};
+use crate::sources::Sources;
+use crate::values::{address, duration, factor, host_name, interval, policy, quarantine, signal, switch};
 
 /// Runs programs under distributed locks over N independent Redis masters, and looks after these locks.
 #[derive(Debug, Parser)]
@@ -43,22 +44,94 @@ pub(crate) enum Verb {
 }
 
 impl Args {
-    /// As they were given to this process.
+    /// As they were given to this process. Variables come later.
     pub(crate) fn of_process() -> Result<Self, clap::Error> {
-        let command = without_empty_variables(Self::command());
-        let matches = command.try_get_matches().map_err(with_tips)?;
-        Self::from_arg_matches(&matches)
+        let matches = match without_variables(Self::command()).try_get_matches() {
+            // The help names the variables.
+            Err(error) if error.kind() == ErrorKind::DisplayHelp => Self::command().try_get_matches(),
+            parsed => parsed,
+        };
+        Self::from_arg_matches(&matches.map_err(with_tips)?)
+    }
+
+    /// Takes the values of variables for options that were not given, and notes the sources for errors.
+    pub(crate) fn take_variables(&mut self) -> Result<(), Failure> {
+        let masters = &mut self.masters;
+        let mut sources = Sources::default();
+        masters.take_variables(&mut sources)?;
+        let [lease, max_hold] = TakeArgs::VARIABLES;
+        if let Verb::Run(RunArgs { take, .. }) | Verb::Hold(HoldArgs { take }) = &mut self.verb {
+            sources.take("lease", lease, &mut take.lease, duration)?;
+            sources.take("max_hold", max_hold, &mut take.max_hold, duration)?;
+        } else {
+            // The library reads them.
+            sources.of_library("lease", lease);
+            sources.of_library("max_hold", max_hold);
+        }
+        sources.note();
+        Ok(())
     }
 }
 
-/// Has arguments ignore variables that are empty: Compose and Helm pass those on.
-fn without_empty_variables(command: Command) -> Command {
-    let is_empty = |name: &OsStr| env::var_os(name).is_some_and(|value| value.is_empty());
-    let command = command.mut_args(|arg| match arg.get_env() {
-        Some(name) if is_empty(name) => arg.env(None::<&'static str>),
-        _ => arg,
-    });
-    command.mut_subcommands(without_empty_variables)
+impl TakeArgs {
+    /// Variables that are read here, and not by the library.
+    pub(crate) const VARIABLES: [&str; 2] = ["MULTILOCK_LEASE", "MULTILOCK_MAX_HOLD"];
+}
+
+impl MastersArgs {
+    /// Variables that are read here, and not by the library.
+    pub(crate) const VARIABLES: [&str; 8] = [
+        "MULTILOCK_NAMESPACE",
+        "MULTILOCK_NODE_TIMEOUT",
+        "MULTILOCK_CONNECT_TIMEOUT",
+        "MULTILOCK_FOR_TESTS",
+        "MULTILOCK_DRIFT_FACTOR",
+        "MULTILOCK_QUARANTINE",
+        "MULTILOCK_ALLOW_EVICTION",
+        "MULTILOCK_STRICT",
+    ];
+
+    fn take_variables(&mut self, sources: &mut Sources) -> Result<(), Failure> {
+        let [
+            namespace,
+            node_timeout,
+            connect_timeout,
+            for_tests,
+            drift_factor,
+            quarantine_time,
+            allow_eviction,
+            strict,
+        ] = Self::VARIABLES;
+        let as_it_is = |text: &str| Ok(text.to_owned());
+        sources.take("namespace", namespace, &mut self.namespace, as_it_is)?;
+        sources.take("node_timeout", node_timeout, &mut self.node_timeout, duration)?;
+        sources.take(
+            "connect_timeout",
+            connect_timeout,
+            &mut self.connect_timeout,
+            duration,
+        )?;
+        sources.take("for_tests", for_tests, &mut self.for_tests, duration)?;
+        sources.take("drift_factor", drift_factor, &mut self.drift_factor, factor)?;
+        sources.take("quarantine", quarantine_time, &mut self.quarantine, quarantine)?;
+        for (field, variable, is_on) in [
+            ("allow_eviction", allow_eviction, &mut self.allow_eviction),
+            ("strict", strict, &mut self.strict_memory),
+        ] {
+            let mut given = is_on.then_some(true);
+            sources.take(field, variable, &mut given, switch)?;
+            *is_on = given.unwrap_or(false);
+        }
+        sources.of_masters(self);
+        Ok(())
+    }
+}
+
+/// Has arguments ignore all variables. The parser would name the option in errors about them, and check variables of options
+/// that are given.
+fn without_variables(command: Command) -> Command {
+    let command = command.mut_args(|arg| arg.env(None::<&'static str>));
+    command.mut_subcommands(without_variables)
 }
 
 /// Adds tips of our own. The parser recommends a `--` before an argument with a hyphen, but the program of `run` comes there.
@@ -125,6 +198,7 @@ pub(crate) struct MastersArgs {
         global = true,
         env = "MULTILOCK_DRIFT_FACTOR",
         value_name = "PART",
+        value_parser = factor,
         hide_short_help = true
     )]
     pub(crate) drift_factor: Option<f64>,
@@ -375,7 +449,7 @@ pub(crate) struct ForgetArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct ConsoleArgs {
     /// Address of the page. An address that other hosts reach needs --token-file
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7411")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7411", value_parser = address)]
     pub(crate) listen: SocketAddr,
     /// Host name of the page, besides localhost and addresses. Other names are refused
     #[arg(long = "host", value_name = "NAME", value_parser = host_name)]

@@ -7,6 +7,7 @@ use multilock::{ConnectError, InvalidInput, LockError};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getpid, setrlimit};
 use signal_hook::low_level::emulate_default_handler;
 
+use crate::sources::source;
 use crate::translation::option;
 
 /// The answer is no: the name is free, or was not taken away.
@@ -105,7 +106,8 @@ impl From<InvalidInput> for Failure {
     fn from(error: InvalidInput) -> Self {
         let text = error.to_string();
         let rest = text.strip_prefix(error.field).unwrap_or(&text);
-        Self::usage(format_args!("{}{rest}", option(error.field)))
+        let source = source(error.field).unwrap_or_else(|| option(error.field));
+        Self::usage(format_args!("{source}{rest}"))
     }
 }
 

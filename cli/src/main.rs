@@ -34,6 +34,8 @@ mod say;
 #[cfg(unix)]
 mod shell;
 #[cfg(unix)]
+mod sources;
+#[cfg(unix)]
 mod terminal;
 #[cfg(unix)]
 mod translation;
@@ -67,7 +69,7 @@ fn main() -> ExitCode {
     if let Some(code) = run::supervisor::main() {
         return code;
     }
-    let args = match Args::of_process() {
+    let mut args = match Args::of_process() {
         Ok(args) => args,
         Err(error) => {
             // A closed output is no reason to fail.
@@ -76,7 +78,7 @@ fn main() -> ExitCode {
         }
     };
     let voice = args.verb.voice();
-    match perform(&args, voice) {
+    match perform(&mut args, voice) {
         Ok(end) => end.exit(),
         Err(failure) => {
             voice.fail(&failure.message);
@@ -86,13 +88,15 @@ fn main() -> ExitCode {
 }
 
 #[cfg(unix)]
-fn perform(args: &Args, voice: Voice) -> Result<End, Failure> {
+fn perform(args: &mut Args, voice: Voice) -> Result<End, Failure> {
     match &args.verb {
         Verb::Completions(args) => return shell::completions(args).map(End::Code),
         Verb::Man(args) => return shell::man(args).map(End::Code),
         Verb::Run(_) | Verb::Hold(_) => run::signals::block_stops()?,
         _ => {}
     }
+    args.take_variables()?;
+    let args = &*args;
     // `run` and `hold` report a file that is missing.
     if !matches!(args.verb, Verb::Run(_) | Verb::Hold(_)) {
         password_file::check()?;

@@ -87,6 +87,7 @@ pub(crate) fn option(name: &str) -> &str {
         "min_validity" => "--min-validity",
         "about" => "--about",
         "force_reason" => "--reason",
+        "pattern" => "PATTERN",
         "client_label" => "MULTILOCK_CLIENT_LABEL",
         "label" => "MULTILOCK_NODE_LABELS",
         other => other,

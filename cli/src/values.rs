@@ -1,5 +1,6 @@
 //! Values of arguments and variables, as text.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use multilock::{Policy, Quarantine};
@@ -53,7 +54,7 @@ pub(crate) fn switch(text: &str) -> Result<bool, &'static str> {
 }
 
 pub(crate) fn policy(text: &str) -> Result<Policy, &'static str> {
-    match text {
+    match text.trim() {
         "red" => Ok(Policy::RedLock),
         "multi" => Ok(Policy::MultiLock),
         number => number
@@ -64,11 +65,24 @@ pub(crate) fn policy(text: &str) -> Result<Policy, &'static str> {
 }
 
 pub(crate) fn quarantine(text: &str) -> Result<Quarantine, &'static str> {
-    match text {
+    match text.trim() {
         "auto" => Ok(Quarantine::Auto),
         "off" => Ok(Quarantine::Off),
-        text => duration(text).map(Quarantine::For),
+        text => duration(text)
+            .map(Quarantine::For)
+            .map_err(|_| "allowed: auto, off, or a duration such as 40s"),
     }
+}
+
+/// Parses a part of a lease. The library knows its bounds.
+pub(crate) fn factor(text: &str) -> Result<f64, &'static str> {
+    text.trim().parse().map_err(|_| "allowed: a number such as 0.01")
+}
+
+/// Parses the address of a page. A host name may have several addresses.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse()
+        .map_err(|_| "allowed: an IP address and a port, such as 127.0.0.1:7411 or [::1]:7411")
 }
 
 /// Parses a signal: its name, with or without SIG, or its number.
@@ -104,6 +118,24 @@ mod tests {
         assert_eq!(host_name("locks.example.org"), Ok("locks.example.org".to_owned()));
         for text in ["", "a:8443", "https://a", "a/b"] {
             assert!(host_name(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_what_is_allowed() {
+        assert_eq!(quarantine(" off "), Ok(Quarantine::Off));
+        assert_eq!(factor(" 0.02"), Ok(0.02));
+        assert!(address("127.0.0.1:7411").is_ok());
+        let refused = [
+            quarantine("x").expect_err("no duration"),
+            factor("x").expect_err("no number"),
+            address("localhost:7411").expect_err("no address"),
+        ];
+        for (says, words) in refused
+            .iter()
+            .zip(["auto, off", "a number", "an IP address and a port"])
+        {
+            assert!(says.starts_with("allowed: ") && says.contains(words), "{says}");
         }
     }
 

@@ -122,7 +122,7 @@ async fn it_dies_of_the_signal_that_ended_the_program() {
 #[tokio::test]
 async fn wrong_usage() {
     let servers = three(ARGS).await;
-    let rows: [(&[&str], &str); 17] = [
+    let rows: [(&[&str], &str); 19] = [
         (&["a"], "required"),
         (
             &["a", "-c", "--", "echo", "hi", "there"],
@@ -146,6 +146,8 @@ async fn wrong_usage() {
             "--max-hold: 29s is not allowed; allowed: 30s or more, the lease",
         ),
         (&["a", "-s", "SOON", "--", "true"], "a signal such as TERM"),
+        (&["a", "--quarantine", "x", "--", "true"], "allowed: auto, off"),
+        (&["a", "--drift-factor", "x", "--", "true"], "allowed: a number"),
         (
             &["a", "-k", "16s", "--", "true"],
             "at most half of the lease, 15s",
@@ -483,6 +485,112 @@ async fn a_bad_list_of_masters_is_refused_by_the_name_of_its_source() {
         assert_eq!(ended.code, Some(64), "{ended:?}");
         assert!(ended.stderr.contains(source), "{ended:?}");
     }
+}
+
+/// An error names the source of the value. The variable of an option that is given does not matter.
+#[tokio::test]
+async fn a_bad_variable_is_refused_by_its_name_and_does_not_matter_beside_its_option() {
+    for (variable, value, option, says) in [
+        (
+            "MULTILOCK_LEASE",
+            "foo",
+            &["--lease", "5s"][..],
+            "\"foo\" is not allowed; allowed: a duration",
+        ),
+        (
+            "MULTILOCK_LEASE",
+            "40s",
+            &["--lease", "5s"],
+            "40s is not allowed; allowed: ",
+        ),
+        (
+            "MULTILOCK_MAX_HOLD",
+            "foo",
+            &["--max-hold", "60s"],
+            "\"foo\" is not allowed",
+        ),
+        (
+            "MULTILOCK_NODE_TIMEOUT",
+            "foo",
+            &["--node-timeout", "1s"],
+            "\"foo\" is not allowed",
+        ),
+        (
+            "MULTILOCK_CONNECT_TIMEOUT",
+            "0",
+            &["--connect-timeout", "1s"],
+            "0s is not allowed",
+        ),
+        (
+            "MULTILOCK_DRIFT_FACTOR",
+            "foo",
+            &["--drift-factor", "0.02"],
+            "allowed: a number such as 0.01",
+        ),
+        (
+            "MULTILOCK_QUARANTINE",
+            "x",
+            &["--quarantine", "off"],
+            "allowed: auto, off, or a duration",
+        ),
+        (
+            "MULTILOCK_STRICT",
+            "maybe",
+            &["--strict-memory"],
+            "allowed: true or false",
+        ),
+        (
+            "MULTILOCK_NAMESPACE",
+            "a b",
+            &["--namespace", "ab"],
+            "\"a b\" is not allowed",
+        ),
+        (
+            "MULTILOCK_NODES",
+            "redis:/x",
+            &["--nodes", "redis://127.0.0.1:1"],
+            "number 1, ",
+        ),
+    ] {
+        let ask = async |option: &[&str]| {
+            let mut command = multilock(&NOBODY);
+            command.env("MULTILOCK_NODE_TIMEOUT", "1s").env(variable, value);
+            run(command, &[&["a", "-n"], option, &["--", "true"]].concat()).await
+        };
+        let ended = ask(&[]).await;
+        assert_eq!(ended.code, Some(64), "{variable}: {ended:?}");
+        let start = format!("multilock: {variable}: ");
+        let is_named = ended.stderr.starts_with(&start) && ended.stderr.contains(says);
+        assert!(is_named, "{variable}: {ended:?}");
+        let ended = ask(option).await;
+        assert_eq!(ended.code, Some(69), "{variable}: {ended:?}");
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("masters");
+    std::fs::write(&file, "redis:/x").expect("written");
+    let mut command = multilock(&NOBODY);
+    command
+        .env_remove("MULTILOCK_NODES")
+        .env("MULTILOCK_NODES_FILE", &file);
+    let ended = run(command, &["a", "--", "true"]).await;
+    assert!(
+        ended
+            .stderr
+            .starts_with("multilock: MULTILOCK_NODES_FILE: number 1, "),
+        "{ended:?}"
+    );
+    let mut command = multilock(&NOBODY);
+    command.env("MULTILOCK_NODES", " ");
+    let ended = run(command, &["a", "--", "true"]).await;
+    assert_eq!(ended.code, Some(64), "{ended:?}");
+    assert!(
+        ended
+            .stderr
+            .starts_with("multilock: no masters are given; allowed: --nodes, "),
+        "{ended:?}"
+    );
+    let help = run(multilock(&NOBODY), &["--help"]).await;
+    assert!(help.stdout.contains("[env: MULTILOCK_LEASE="), "{help:?}");
 }
 
 /// A release that too few masters confirm is a warning, or a failure where that is asked for.

@@ -250,6 +250,7 @@ async fn a_list_has_every_lock_and_its_waiters() {
     waiting.await.expect("no panic").expect("granted");
     let told = ask(&servers, &["list", ""]).await;
     assert_eq!(told.code, Some(64), "{told:?}");
+    assert!(told.stderr.starts_with("multilock: PATTERN: "), "{told:?}");
     servers[0].kill().await;
     servers[1].kill().await;
     assert_eq!(ask(&servers, &["list"]).await.code, Some(69));

@@ -329,7 +329,13 @@ async fn a_zombie_keeps_nobody_waiting() {
 #[tokio::test]
 async fn empty_variables_and_bare_seconds_are_understood() {
     let servers = three(ARGS).await;
-    let rows: [(&str, &str, i32); 9] = [
+    let rows: [(&str, &str, i32); 15] = [
+        ("MULTILOCK_QUARANTINE", " off ", 0),
+        ("MULTILOCK_DRIFT_FACTOR", " 0.02", 0),
+        ("MULTILOCK_LEASE", " ", 0),
+        ("MULTILOCK_MAX_HOLD", "\t", 0),
+        ("MULTILOCK_STRICT", " ", 0),
+        ("MULTILOCK_ALLOW_EVICTION", " true ", 0),
         ("MULTILOCK_STRICT", "1", 0),
         ("MULTILOCK_STRICT", "no", 0),
         ("MULTILOCK_STRICT", "", 0),
