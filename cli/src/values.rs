@@ -93,7 +93,7 @@ pub(crate) fn signal(text: &str) -> Result<Signal, &'static str> {
         let name = text.to_ascii_uppercase();
         signals::named(name.strip_prefix("SIG").unwrap_or(&name))
     };
-    signal.ok_or("allowed: a signal such as TERM, SIGINT or 15")
+    signal.ok_or("allowed: a signal such as TERM, SIGINT or 15, but no real-time signal")
 }
 
 #[cfg(test)]
@@ -149,6 +149,8 @@ mod tests {
 
     #[test]
     fn signals_have_names_and_numbers() {
+        assert_eq!(signal("PIPE"), signal("13"));
+        assert_eq!(signal("sigsys"), Ok(Signal::SYS));
         for text in ["TERM", "SIGTERM", "term", "15"] {
             assert_eq!(signal(text), Ok(Signal::TERM), "{text}");
         }

@@ -25,7 +25,7 @@ const PASSED_ON: [Signal; 6] = [
 ];
 
 /// Signals with a name.
-const NAMES: [(&str, Signal); 14] = [
+const NAMES: [(&str, Signal); 29] = [
     ("HUP", Signal::HUP),
     ("INT", Signal::INT),
     ("QUIT", Signal::QUIT),
@@ -40,6 +40,21 @@ const NAMES: [(&str, Signal); 14] = [
     ("TSTP", Signal::TSTP),
     ("WINCH", Signal::WINCH),
     ("URG", Signal::URG),
+    ("ILL", Signal::ILL),
+    ("TRAP", Signal::TRAP),
+    ("BUS", Signal::BUS),
+    ("FPE", Signal::FPE),
+    ("SEGV", Signal::SEGV),
+    ("PIPE", Signal::PIPE),
+    ("CHLD", Signal::CHILD),
+    ("TTIN", Signal::TTIN),
+    ("TTOU", Signal::TTOU),
+    ("XCPU", Signal::XCPU),
+    ("XFSZ", Signal::XFSZ),
+    ("VTALRM", Signal::VTALARM),
+    ("PROF", Signal::PROF),
+    ("IO", Signal::IO),
+    ("SYS", Signal::SYS),
 ];
 
 /// Longest time from a signal to this process until its handler has run.
