@@ -34,13 +34,13 @@ struct Diagnosis {
 pub(crate) async fn doctor(args: &DoctorArgs, masters: &MastersArgs, voice: Voice) -> Result<u8, Failure> {
     let diagnosis = diagnose(masters.builder()?, args.watch_for, voice).await?;
     let code = code(&diagnosis.findings, args.strict);
-    if let Some(file) = &args.prometheus {
-        put("--prometheus", file, &metrics::of(&diagnosis, code))?;
-    }
     if args.json {
         print(&as_text(&json::of(&diagnosis, code), false))?;
     } else {
         print_coloured(&table::of(&diagnosis))?;
+    }
+    if let Some(file) = &args.prometheus {
+        put("--prometheus", file, &metrics::of(&diagnosis, code))?;
     }
     Ok(code)
 }
