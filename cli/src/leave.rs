@@ -20,22 +20,47 @@ pub(crate) fn put(option: &str, file: &Path, text: &str) -> Result<(), Failure> 
         // A file that is mounted by itself cannot be replaced.
         replace(file, text).or_else(|_| fs::write(file, text))
     };
-    put.map_err(|error| {
-        Failure::own(format_args!(
-            "{option}: {} cannot be written: {error}",
-            file.display()
-        ))
-    })
+    put.map_err(|error| not_written(option, file, &error))
+}
+
+/// Refuses a file that cannot be written, because its folder does not exist.
+pub(crate) fn check_folder(option: &str, file: &Path) -> Result<(), Failure> {
+    let Some(folder) = folder_of(file) else {
+        return Ok(());
+    };
+    let is_folder = fs::metadata(folder).and_then(|about| {
+        if about.is_dir() {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::NotADirectory.into())
+        }
+    });
+    is_folder.map_err(|error| not_written(option, file, &error))
+}
+
+fn not_written(option: &str, file: &Path, error: &io::Error) -> Failure {
+    Failure::own(format_args!(
+        "{option}: {} cannot be written: {error}",
+        file.display()
+    ))
+}
+
+/// Folder of a file, if its path has one.
+fn folder_of(file: &Path) -> Option<&Path> {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty())
 }
 
 /// Replaces a file by one that is written beside it, under a name that no other file has.
 fn replace(file: &Path, text: &str) -> io::Result<()> {
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     let mut new = tempfile::Builder::new()
         .prefix(".multilock-")
         // As of any file that a program makes: the umask takes away from it.
         .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(folder.unwrap_or(Path::new(".")))?;
+        .tempfile_in(folder_of(file).unwrap_or(Path::new(".")))?;
+    if let Ok(about) = fs::metadata(file) {
+        // Somebody may have hidden it from others.
+        new.as_file().set_permissions(about.permissions())?;
+    }
     new.write_all(text.as_bytes())?;
     new.persist(file)?;
     Ok(())
@@ -102,6 +127,16 @@ mod tests {
             assert_ne!(now.mode() & 0o044, 0, "others may read it: {:o}", now.mode());
         }
         assert_eq!(fs::read_dir(folder.path()).expect("a directory").count(), 1);
+    }
+
+    #[test]
+    fn a_file_stays_hidden_from_others() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let file = folder.path().join("report");
+        fs::write(&file, "").expect("written");
+        fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("its owner");
+        put("--report", &file, "done").expect("written");
+        assert_eq!(fs::metadata(&file).expect("a file").mode() & 0o777, 0o600);
     }
 
     #[test]

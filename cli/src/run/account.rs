@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::args::TakeArgs;
 use crate::exit::{self, End, Failure};
 use crate::inspect::as_text;
-use crate::leave::{escaped, put};
+use crate::leave::{check_folder, escaped, put};
 use crate::report::{hold_id, ms};
 use crate::translation::translated;
 
@@ -67,6 +67,24 @@ impl Account {
     pub(super) fn hold_ended(&mut self) {
         if let Some(granted) = &mut self.granted {
             granted.ended = Some(Instant::now());
+        }
+    }
+
+    /// Refuses files in folders that do not exist.
+    pub(super) fn check(args: &TakeArgs) -> Result<(), Failure> {
+        for (option, file) in [("--report", &args.report), ("--textfile", &args.textfile)] {
+            if let Some(file) = file {
+                check_folder(option, file)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the end of the program, if one has run, to a failure that hides it.
+    pub(super) fn with_end(&self, failure: Failure, end: End) -> Failure {
+        match self.program {
+            Some(_) => Failure::new(failure.code, format_args!("{} ({end})", failure.message)),
+            None => failure,
         }
     }
 

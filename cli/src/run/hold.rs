@@ -1,18 +1,20 @@
 //! `multilock hold`: the lock is held until stdin closes.
 
+use std::borrow::Cow;
 use std::future::pending;
 use std::io;
 use std::pin::pin;
 use std::thread;
 
-use multilock::{Mode, MultiLockGuard};
+use multilock::{LossCause, Mode, MultiLockGuard};
 use nix::sys::signal::{SigSet, Signal as Kind};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::Signal;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
-use super::follow::Ended;
+use super::follow::{AT_ITS_END, Ended};
 use super::outcome;
 use super::signals::Signals;
 use crate::args::TakeArgs;
@@ -29,6 +31,7 @@ pub(super) async fn until_input_ends<M: Mode>(
     signals: &mut Signals,
     voice: Voice,
 ) -> Result<Ended, Failure> {
+    let granted = Instant::now();
     let (hold, token) = (hold_id(&guard.holder()), guard.fencing_token());
     let seat = seat.map_or(String::new(), |seat| format!(", in seat {seat}"));
     print(&format!(
@@ -40,7 +43,12 @@ pub(super) async fn until_input_ends<M: Mode>(
         let end = tokio::select! {
             biased;
             loss = guard.lost() => {
-                return Ok(Ended { end: End::Code(0), made_to: Some(outcome::lost(&loss)), status: None });
+                let is_planned = args.max_hold.is_some_and(|most| granted.elapsed() >= most);
+                let reason = match loss.cause {
+                    LossCause::Expired if is_planned => Cow::Borrowed(AT_ITS_END),
+                    _ => outcome::lost(&loss),
+                };
+                return Ok(Ended { end: End::Code(0), made_to: Some(reason), status: None });
             }
             signal = signals.next() => match signal {
                 Signal::TSTP => {

@@ -80,6 +80,18 @@ async fn a_hold_that_is_taken_away_ends_the_command() {
     assert!(!ended.stderr.contains("program"), "there is none: {ended:?}");
 }
 
+#[tokio::test]
+async fn a_hold_that_ends_as_planned_is_not_told_as_a_loss() {
+    let servers = three(ARGS).await;
+    let terms = ["a", "--node-timeout", "1s", "--lease", "3s", "--max-hold", "3s"];
+    let (child, _input, _) = hold(&servers, &terms).await;
+    let ended = said(child).await;
+    assert_eq!(
+        (ended.code, ended.stderr.as_str()),
+        (Some(124), "multilock: the hold came to its end\n")
+    );
+}
+
 /// A parent may have made the pipe non-blocking for itself, and with it for this end.
 #[tokio::test]
 async fn a_stdin_that_does_not_block_is_read_to_its_end() {
@@ -231,6 +243,25 @@ async fn the_outcome_is_left_in_files() {
             .contains("--report: /no/such/file cannot be written"),
         "{refused:?}"
     );
+    // No program runs for it.
+    let refused = run(
+        multilock(&urls(&servers)),
+        &["a", "--report", "/no/such/file", "--", "echo", "ran"],
+    )
+    .await;
+    assert_eq!(
+        (refused.code, refused.stdout.as_str()),
+        (Some(125), ""),
+        "{refused:?}"
+    );
+    // The failure does not hide the end of the program.
+    let args = ["a", "--report", "/", "--", "sh", "-c", "exit 3"];
+    let refused = run(multilock(&urls(&servers)), &args).await;
+    assert_eq!(refused.code, Some(125), "{refused:?}");
+    assert!(
+        refused.stderr.ends_with(" (its exit code was 3)\n"),
+        "{refused:?}"
+    );
     for server in &servers[..2] {
         server.kill().await;
     }
@@ -266,14 +297,24 @@ async fn a_report_to_stderr_keeps_the_log_that_stderr_is() {
     assert!(text.starts_with("yesterday\ntoday\n{"), "{text}");
     // The message of a failure stands behind the report, also if the log was not opened to be appended to.
     let truncated = std::fs::File::create(&log).expect("the log");
-    let ended = reported_to(truncated, &servers, &["--textfile", "/no/such/file"]).await;
+    let ended = reported_to(truncated, &servers, &["--textfile", "/"]).await;
     assert_eq!(ended.code, Some(125), "{ended:?}");
     let text = std::fs::read_to_string(&log).expect("the log");
     assert!(text.starts_with("today\n{") && text.contains("}\n"), "{text}");
     assert!(
-        text.trim_end().ends_with(')') && text.contains("/no/such/file"),
+        text.trim_end().ends_with(')') && text.contains("--textfile: / cannot be written"),
         "{text}"
     );
+}
+
+#[tokio::test]
+async fn an_examination_is_printed_even_if_its_metrics_cannot_be_written() {
+    let servers = three(ARGS).await;
+    let mut command = multilock(&urls(&servers));
+    command.args(["doctor", "--prometheus", "/no/such/file"]);
+    let ended = said(command.spawn().expect("the command")).await;
+    assert_eq!(ended.code, Some(125), "{ended:?}");
+    assert!(ended.stdout.contains("round trip"), "{ended:?}");
 }
 
 #[tokio::test]
