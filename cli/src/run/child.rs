@@ -1,7 +1,12 @@
 //! The program that runs under the lock, and its process group.
 
+use std::env;
+use std::ffi::OsStr;
+use std::fs;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
@@ -17,11 +22,14 @@ use super::{processes, signals};
 use crate::args::{MastersArgs, RunArgs};
 use crate::exit::{self, Failure};
 use crate::report::hold_id;
+use crate::say::Voice;
 use crate::terminal::Terminal;
 
 /// Time before the kill at which jobs outside of the group are looked up. A machine with thousands of
 /// processes takes that long to list them.
 pub(super) const LOOKED_FOR: Duration = Duration::from_millis(50);
+
+const SHELL: &str = "/bin/sh";
 
 /// Target of signals.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,14 +114,19 @@ impl Child {
         masters: &MastersArgs,
         guard: &MultiLockGuard<M>,
         seat: Option<u32>,
+        voice: Voice,
     ) -> Result<Self, Failure> {
         let reaper = Reaper::start()?;
-        let mut supervisor = Supervisor::start().map_err(|error| {
+        let mut supervisor = Supervisor::start(voice).map_err(|error| {
             Failure::own(format_args!("the supervising process cannot be started: {error}"))
         })?;
         let mut terminal = Terminal::of_process();
         let is_for_program = terminal.as_ref().is_some_and(Terminal::is_for_program);
-        let started = signals::unblocked(|| command(args, masters, guard, seat).spawn());
+        let spawn = |program| signals::unblocked(|| prepared(program, args, masters, guard, seat).spawn());
+        let started = spawn(command(args)).or_else(|error| match script(args, &error) {
+            Some(shell) => spawn(shell),
+            None => Err(error),
+        });
         let process = started.map_err(|error| not_started(args, &error))?;
         let pid = i32::try_from(process.id()).ok().and_then(Pid::from_raw);
         let pid = pid.ok_or_else(|| Failure::own("the program has no process id"))?;
@@ -173,21 +186,52 @@ impl Child {
     }
 }
 
-fn command<M: Mode>(
-    args: &RunArgs,
-    masters: &MastersArgs,
-    guard: &MultiLockGuard<M>,
-    seat: Option<u32>,
-) -> Command {
-    let mut command = if args.shell {
-        let mut shell = Command::new("/bin/sh");
-        shell.arg("-c").args(&args.command);
+fn command(args: &RunArgs) -> Command {
+    if args.shell {
+        let mut shell = Command::new(SHELL);
+        // A script may begin with a hyphen.
+        shell.args(["-c", "--"]).args(&args.command);
         shell
     } else {
         let mut command = Command::new(&args.command[0]);
         command.args(&args.command[1..]);
         command
+    }
+}
+
+/// The shell with the program as its script, if the kernel does not know the program's format. `env` and `timeout` run a script
+/// without `#!` likewise.
+fn script(args: &RunArgs, error: &io::Error) -> Option<Command> {
+    if args.shell || Errno::from_io_error(error) != Some(Errno::NOEXEC) {
+        return None;
+    }
+    let mut shell = Command::new(SHELL);
+    shell.arg(found(&args.command[0])?).args(&args.command[1..]);
+    Some(shell)
+}
+
+/// File of a program, which is looked for in `PATH` if it has no slash.
+fn found(program: &OsStr) -> Option<PathBuf> {
+    if program.as_encoded_bytes().contains(&b'/') {
+        return Some(program.into());
+    }
+    let is_executable = |file: &PathBuf| {
+        fs::metadata(file).is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0)
     };
+    let folders = env::var_os("PATH")?;
+    env::split_paths(&folders)
+        .map(|folder| folder.join(program))
+        .find(is_executable)
+}
+
+/// The command in a group of its own, with its variables.
+fn prepared<M: Mode>(
+    mut command: Command,
+    args: &RunArgs,
+    masters: &MastersArgs,
+    guard: &MultiLockGuard<M>,
+    seat: Option<u32>,
+) -> Command {
     if !args.foreground {
         command.process_group(0);
     }

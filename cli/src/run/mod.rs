@@ -64,11 +64,15 @@ pub(crate) async fn hold(args: &HoldArgs, masters: &MastersArgs, voice: Voice) -
 /// Takes the lock, does the work, and reports the outcome.
 async fn take(args: &TakeArgs, masters: &MastersArgs, work: Work<'_>, voice: Voice) -> Result<End, Failure> {
     let mut account = Account::begin();
-    let end = connect_and_take(args, masters, work, &mut account, voice).await;
+    // A program is not run for a report that cannot be written.
+    let end = match Account::check(args) {
+        Ok(()) => connect_and_take(args, masters, work, &mut account, voice).await,
+        Err(failure) => Err(failure),
+    };
     match account.write(args, &end) {
         Ok(()) => end,
         // The first failure counts.
-        Err(failure) => end.and(Err(failure)),
+        Err(failure) => end.and_then(|end| Err(account.with_end(failure, end))),
     }
 }
 
@@ -271,7 +275,13 @@ async fn under<M: Mode>(
     let lock = with_options(lock, args, begun);
     let guard = match interruptible(signals, acquire(args, &lock, begun, voice)).await {
         Waited::Done(Ok(guard)) => guard,
-        Waited::Done(Err(error)) => return refused(args, account, error),
+        Waited::Done(Err(mut error)) => {
+            if let (LockError::TimedOut { waited, .. }, Some(wait)) = (&mut error, args.wait) {
+                // The library has counted from the end of the connecting.
+                *waited = wait;
+            }
+            return refused(args, account, error);
+        }
         Waited::Interrupted(signal) => return Ok(End::Signal(signal)),
     };
     voice.detail(format_args!(
@@ -286,11 +296,19 @@ async fn under<M: Mode>(
     account.granted(&guard, seat);
     let ended = match work {
         Work::Program(args, masters) => {
-            let child = match Child::start(args, masters, &guard, seat) {
+            let child = match Child::start(args, masters, &guard, seat, voice) {
                 Ok(child) => child,
                 Err(failure) => {
+                    let holder = guard.holder();
                     // The names are free before the failure is reported.
                     let _ = guard.unlock().await;
+                    if args.take.at_least.is_some() {
+                        // Without a program, no other one is to be kept out. Only a force ends that time.
+                        let lock = lock.force_reason("the program did not begin");
+                        if let Err(error) = lock.force_release_from(|other| *other == holder).await {
+                            voice.warn(format_args!("the names stay locked: {error}"));
+                        }
+                    }
                     account.hold_ended();
                     return Err(failure);
                 }
@@ -371,7 +389,12 @@ async fn give_back<M: Mode>(
             };
             return Err(Failure::new(exit::LOST, message));
         }
-        Err(error) if args.strict => return Err(Failure::own(error)),
+        Err(error) if args.strict => {
+            return Err(match work {
+                Work::Program(..) => Failure::own(format_args!("{error} ({})", ended.end)),
+                Work::Input => Failure::own(error),
+            });
+        }
         Err(error) => voice.warn(error),
     }
     Ok(ended.end)

@@ -22,10 +22,13 @@ use tokio::time::timeout;
 use super::child::{LOOKED_FOR, Target};
 use super::follow::LEAD;
 use super::reaper::Reaper;
+use crate::say::Voice;
 use crate::terminal;
 
 /// First argument that makes this process a supervisor.
 const ROLE: &str = "__supervise";
+/// Number of supervisors that may follow the first one. One that cannot live is not started for ever.
+const SPARE: u8 = 10;
 /// Last line.
 const DONE: &str = "done";
 /// Interval of the looks at a clock that counts the host's sleep.
@@ -40,10 +43,15 @@ const ENDS_WITHIN: Duration = Duration::from_secs(1);
 pub(super) struct Supervisor {
     pid: Option<Pid>,
     stdin: UnixStream,
+    voice: Voice,
+    /// Line that names the processes to watch.
+    watched: String,
+    /// Number of others that may still be started in its place.
+    spare: u8,
 }
 
 impl Supervisor {
-    pub(super) fn start() -> io::Result<Self> {
+    pub(super) fn start(voice: Voice) -> io::Result<Self> {
         let (stdin, its) = UnixStream::pair()?;
         // The supervisor may be stopped. Then no write here waits for it.
         stdin.set_nonblocking(true)?;
@@ -54,6 +62,9 @@ impl Supervisor {
             .process_group(0)
             .stdin(Stdio::from(OwnedFd::from(its)))
             .stdout(Stdio::null());
+        if voice == Voice::Quiet {
+            command.stderr(Stdio::null());
+        }
         // Signals to every process of a unit or a container are meant for the command, and this process ends after it.
         // A terminal that stops background processes when they write does not stop this process. It inherits the mask,
         // because a signal may arrive before its own first instruction.
@@ -64,6 +75,9 @@ impl Supervisor {
         Ok(Self {
             pid: pid.and_then(Pid::from_raw),
             stdin,
+            voice,
+            watched: String::new(),
+            spare: SPARE,
         })
     }
 
@@ -75,10 +89,14 @@ impl Supervisor {
             Target::Process(pid) => ("process", pid, "-"),
         };
         let (pid, own) = (pid.as_raw_nonzero(), Pid::as_raw(terminal::own_group()));
-        self.write(&format!(
-            "watch {kind} {pid} {hold} {} {own}",
-            end_signal.as_raw()
-        ));
+        self.watched = format!("watch {kind} {pid} {hold} {} {own}", end_signal.as_raw());
+        self.tell_what_to_watch();
+    }
+
+    fn tell_what_to_watch(&mut self) {
+        let watched = std::mem::take(&mut self.watched);
+        self.write(&watched);
+        self.watched = watched;
     }
 
     /// Sends the time at which the program is to be asked to end, unless it was, and the time at which it is
@@ -94,9 +112,33 @@ impl Supervisor {
         let _ = self.stdin.write_all(format!("{line}\n").as_bytes());
     }
 
-    /// Takes in that a child of this process has ended.
+    /// Takes in that a child of this process has ended. If that was the supervisor, another one takes its place. The next
+    /// [`tell`](Self::tell) has its deadlines.
     pub(super) fn child_ended(&mut self, child: Pid) {
-        self.pid = self.pid.filter(|pid| *pid != child);
+        if self.pid != Some(child) {
+            return;
+        }
+        self.pid = None;
+        let voice = self.voice;
+        let Some(spare) = self.spare.checked_sub(1) else {
+            voice.warn("the supervising process has ended again; the program is not supervised any more");
+            return;
+        };
+        match Self::start(voice) {
+            Ok(other) => {
+                let watched = std::mem::take(&mut self.watched);
+                *self = Self {
+                    watched,
+                    spare,
+                    ..other
+                };
+                self.tell_what_to_watch();
+                voice.warn("the supervising process has ended; another one was started");
+            }
+            Err(error) => voice.warn(format_args!(
+                "the supervising process has ended, and another one cannot be started: {error}"
+            )),
+        }
     }
 
     /// Ends the supervisor, and waits for its end.

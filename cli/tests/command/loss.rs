@@ -180,6 +180,47 @@ fn supervisor_of(command: &Child) -> Option<Pid> {
     Pid::from_raw(pid)
 }
 
+/// The next supervisor ends the program when the command is killed.
+#[tokio::test]
+async fn another_supervisor_follows_one_that_was_killed() {
+    let servers = three(ARGS).await;
+    let witness = Witness::new();
+    let first = run(multilock(&urls(&servers)), &witness.script(CHILDREN));
+    witness.until_said("A").await;
+    let before = supervisor_of(&first).expect("a supervisor");
+    kill_process(before, Signal::KILL).expect("it runs");
+    until("another one is there", async || {
+        supervisor_of(&first).is_some_and(|pid| pid != before)
+    })
+    .await;
+    // It gets the deadlines at the next look.
+    sleep(ms(1500)).await;
+    signal(&first, Signal::KILL);
+    let second = run(multilock(&urls(&servers)), &witness.script("say B"));
+    witness.until_said("TERM").await;
+    second_runs_alone(&witness, second).await;
+    witness.until_nobody_lives().await;
+    let first = said(first).await;
+    let told = "multilock: the supervising process has ended; another one was started\n";
+    assert!(first.stderr.starts_with(told), "{first:?}");
+}
+
+#[tokio::test]
+async fn nothing_is_told_of_a_quiet_command_that_is_killed() {
+    let servers = three(ARGS).await;
+    let witness = Witness::new();
+    let mut command = multilock(&urls(&servers));
+    let script = witness.script(&format!("exec 2>&-; {ASKED}"));
+    let first = command.args(["run", "a", "-q", "-c", "--", &script]).spawn();
+    let first = first.expect("the command");
+    witness.until_said("A").await;
+    signal(&first, Signal::KILL);
+    witness.until_said("TERM").await;
+    witness.until_nobody_lives().await;
+    let first = said(first).await;
+    assert_eq!(first.stderr, "", "{first:?}");
+}
+
 /// A unit may be ended while its command starts.
 #[tokio::test]
 async fn a_signal_before_the_first_instruction_of_the_supervisor_ends_nothing() {
