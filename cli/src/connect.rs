@@ -18,7 +18,7 @@ use crate::translation::page;
 const PAUSE: Duration = Duration::from_millis(200);
 /// The library's defaults, which a look at the masters uses, too.
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl MastersArgs {
     /// Makes a builder with all settings of the arguments and the environment. An argument overrides the

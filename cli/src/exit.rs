@@ -3,10 +3,11 @@
 use std::fmt;
 use std::io;
 
-use multilock::{ConnectError, InvalidInput, LockError};
+use multilock::{ConnectError, InvalidInput, LockError, Masters, Policy};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getpid, setrlimit};
 use signal_hook::low_level::emulate_default_handler;
 
+use crate::connect::are_unfit;
 use crate::sources::source;
 use crate::translation::option;
 
@@ -130,6 +131,16 @@ impl From<LockError> for Failure {
             error => Self::new(code(&error), error),
         }
     }
+}
+
+/// A look at the masters, or a change, that too few masters answered. Such requests grant nothing.
+pub(crate) fn unanswered(error: LockError, masters: &Masters, policy: Policy) -> Failure {
+    let mut failure = Failure::from(error);
+    if failure.code == NO_QUORUM && are_unfit(masters, policy) {
+        failure.code = UNFIT;
+    }
+    failure.message = failure.message.replace(": granted", ": answered");
+    failure
 }
 
 fn code(error: &LockError) -> u8 {

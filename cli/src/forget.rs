@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use multilock::Masters;
+use multilock::{Masters, Policy};
 
 use crate::args::ForgetArgs;
-use crate::exit::{self, Failure};
+use crate::exit::{self, Failure, unanswered};
 use crate::inspect::print;
 use crate::say::confirmed;
 
@@ -17,7 +17,8 @@ pub(crate) async fn forget_done(args: &ForgetArgs, masters: &Masters) -> Result<
     for name in args.names.iter() {
         // Any time will do: the mark is forgotten, not asked for.
         let job = masters.red_lock(name.as_str()).once(Duration::from_secs(1));
-        job.forget().await?;
+        let forgotten = job.forget().await;
+        forgotten.map_err(|error| unanswered(error, masters, Policy::MultiLock))?;
         print(&format!("{name}: forgotten on all masters\n"))?;
     }
     Ok(0)

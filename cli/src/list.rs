@@ -9,17 +9,33 @@ use multilock::{Inspection, Masters, NodeState, Policy};
 use serde_json::Value;
 
 use crate::args::{ListArgs, Sort};
-use crate::exit::Failure;
+use crate::exit::{self, Failure, unanswered};
 use crate::inspect::{EVERY, as_text, is_read_for, show};
 use crate::report::{State, as_json, holders, remaining};
-use crate::say::{Rough, visible};
+use crate::say::{Rough, Voice, visible};
 
 /// The library looks for the holders of this policy.
 pub(crate) const POLICY: Policy = Policy::RedLock;
 
-pub(crate) async fn list(args: &ListArgs, masters: &Masters) -> Result<u8, Failure> {
+pub(crate) async fn list(args: &ListArgs, masters: &Masters, voice: Voice) -> Result<u8, Failure> {
+    let mut is_told = false;
     loop {
-        let mut locks: Vec<Inspection> = masters.held(&args.pattern).try_collect().await?;
+        let found = masters.held(&args.pattern).try_collect::<Vec<Inspection>>().await;
+        let mut locks = match found.map_err(|error| unanswered(error, masters, POLICY)) {
+            Ok(locks) => locks,
+            // As `inspect` and `watch`, it goes on while masters are out of reach.
+            Err(failure) if args.watch && matches!(failure.code, exit::NO_QUORUM | exit::UNFIT) => {
+                if !std::mem::replace(&mut is_told, true) {
+                    voice.warn(format_args!("the locks are unknown: {}", failure.message));
+                }
+                if !is_read_for(EVERY).await {
+                    return Ok(0);
+                }
+                continue;
+            }
+            Err(failure) => return Err(failure),
+        };
+        is_told = false;
         sort(&mut locks, args.sort);
         let text = if args.json {
             let locks: Vec<Value> = locks.iter().map(|lock| as_json(lock, POLICY)).collect();
@@ -60,7 +76,8 @@ fn table(locks: &[Inspection]) -> String {
     for lock in locks {
         table.add_row(row(lock));
     }
-    format!("{}\n{} locks\n", table.trim_fmt(), locks.len())
+    let noun = if locks.len() == 1 { "lock" } else { "locks" };
+    format!("{}\n{} {noun}\n", table.trim_fmt(), locks.len())
 }
 
 fn row(lock: &Inspection) -> [String; 9] {

@@ -45,6 +45,8 @@ mod values;
 mod wait_ready;
 
 #[cfg(unix)]
+use std::io::{self, Write};
+#[cfg(unix)]
 use std::process::ExitCode;
 
 #[cfg(unix)]
@@ -72,9 +74,13 @@ fn main() -> ExitCode {
     let mut args = match Args::of_process() {
         Ok(args) => args,
         Err(error) => {
-            // A closed output is no reason to fail.
-            let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { exit::USAGE } else { 0 });
+            let printed = error.print().and_then(|()| io::stdout().flush());
+            return ExitCode::from(match printed {
+                _ if error.use_stderr() => exit::USAGE,
+                // A closed output is no reason to fail.
+                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => exit::OWN,
+                _ => 0,
+            });
         }
     };
     let voice = args.verb.voice();
@@ -127,11 +133,11 @@ async fn look_after(args: &Args, voice: Voice) -> Result<u8, Failure> {
     let seen = || connect_for_a_look(&args.masters);
     match &args.verb {
         Verb::Doctor(doctor) => doctor::doctor(doctor, &args.masters, voice).await,
-        Verb::WaitReady(wait) => wait_ready::wait_ready(wait, &args.masters).await,
+        Verb::WaitReady(wait) => wait_ready::wait_ready(wait, &args.masters, voice).await,
         Verb::Console(console) => console::console(console, &args.masters).await,
         Verb::ForceRelease(force) => force::force_release(force, &connected().await?, voice).await,
         Verb::ForgetDone(forget) => forget::forget_done(forget, &connected().await?).await,
-        Verb::List(list) => list::list(list, &seen().await?).await,
+        Verb::List(list) => list::list(list, &seen().await?, voice).await,
         Verb::Inspect(look) => inspect::inspect(look, &seen().await?, voice).await,
         Verb::Held(look) => inspect::held(look, &seen().await?, voice).await,
         Verb::Watch(look) => inspect::watch(look, &seen().await?).await,

@@ -2,15 +2,18 @@
 //! unreachable masters.
 
 use std::env;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, IsTerminal, Read};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use crate::exit::{self, Failure};
 
+/// More bytes than any password has.
+const LONGEST: u64 = 1 << 20;
 const VARIABLE: &str = "MULTILOCK_PASSWORD_FILE";
 
-/// Refuses a file that no connection can log in with. A pipe is left alone, because it can be read only once.
+/// Refuses a file that no connection can log in with. A pipe or a terminal is left alone, because it can be read only once.
 pub(crate) fn check() -> Result<(), Failure> {
     // The library reads the variable likewise, and refuses a blank one and one that is not UTF-8.
     let Ok(text) = env::var(VARIABLE) else {
@@ -32,14 +35,20 @@ pub(crate) fn check() -> Result<(), Failure> {
 fn read(file: &Path) -> Result<(), String> {
     let words = |error: io::Error| error.to_string();
     let about = fs::metadata(file).map_err(words)?;
-    if about.is_dir() {
+    let kind = about.file_type();
+    if kind.is_dir() {
         return Err(String::from("a directory"));
     }
-    if !about.is_file() {
+    if kind.is_fifo() || kind.is_socket() {
         return Ok(());
     }
-    // The library reads it likewise.
-    let text = fs::read_to_string(file).map_err(words)?;
+    let open = File::open(file).map_err(words)?;
+    if open.is_terminal() {
+        return Ok(());
+    }
+    // The library reads it likewise. A device may have no end.
+    let mut text = String::new();
+    open.take(LONGEST).read_to_string(&mut text).map_err(words)?;
     if text.trim_end_matches(['\r', '\n']).is_empty() {
         return Err(String::from("empty"));
     }

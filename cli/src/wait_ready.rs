@@ -1,16 +1,25 @@
 //! `multilock wait-ready`: waits until a lock could be granted.
 
 use std::future::pending;
+use std::time::Duration;
 
 use multilock::{Masters, NodeStatus, Policy};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::args::{MastersArgs, WaitReadyArgs};
-use crate::connect::are_unfit;
+use crate::connect::{CONNECT_TIMEOUT, are_unfit};
 use crate::exit::{self, Failure};
-use crate::say::Rough;
+use crate::say::{Rough, Voice};
 
-pub(crate) async fn wait_ready(args: &WaitReadyArgs, masters: &MastersArgs) -> Result<u8, Failure> {
+/// Time between two lines about the wait.
+const LINE_EVERY: Duration = Duration::from_secs(60);
+
+pub(crate) async fn wait_ready(
+    args: &WaitReadyArgs,
+    masters: &MastersArgs,
+    voice: Voice,
+) -> Result<u8, Failure> {
+    let first_after = masters.connect_timeout.unwrap_or(CONNECT_TIMEOUT);
     let masters = masters.builder()?.connect_lazy()?;
     let timeout = async {
         match args.wait {
@@ -18,12 +27,13 @@ pub(crate) async fn wait_ready(args: &WaitReadyArgs, masters: &MastersArgs) -> R
             None => pending().await,
         }
     };
+    let policy = if args.all { Policy::MultiLock } else { args.policy };
     tokio::select! {
         biased;
         ready = masters.ready(args.policy), if !args.all => ready?,
         () = every_vote(&masters), if args.all => {}
+        () = show_missing(&masters, policy, first_after, |line| voice.warn(line)) => {}
         () = timeout => {
-            let policy = if args.all { Policy::MultiLock } else { args.policy };
             return Err(not_ready(&masters, policy));
         }
     }
@@ -39,6 +49,17 @@ async fn every_vote(masters: &Masters) {
         .await;
 }
 
+/// Shows the wait after the first attempts to connect, and each minute. Never ends.
+async fn show_missing(masters: &Masters, policy: Policy, first_after: Duration, mut say: impl FnMut(&str)) {
+    let begun = Instant::now();
+    sleep(first_after).await;
+    loop {
+        let missing = not_ready(masters, policy).message;
+        say(&format!("waiting for {}: {missing}", Rough(begun.elapsed())));
+        sleep(LINE_EVERY).await;
+    }
+}
+
 fn not_ready(masters: &Masters, policy: Policy) -> Failure {
     let code = if are_unfit(masters, policy) {
         exit::UNFIT
@@ -48,9 +69,10 @@ fn not_ready(masters: &Masters, policy: Policy) -> Failure {
     let nodes = masters.status().nodes;
     let missing: Vec<String> = nodes.iter().filter_map(lacks).collect();
     let (missing, count) = (missing.join("; "), missing.len());
+    let are = if count == 1 { "is" } else { "are" };
     Failure::new(
         code,
-        format!("{count} of {} masters are not ready: {missing}", nodes.len()),
+        format!("{count} of {} masters {are} not ready: {missing}", nodes.len()),
     )
 }
 
@@ -66,5 +88,32 @@ fn lacks(node: &NodeStatus) -> Option<String> {
         )),
         Ok(connection) if connection.is_silent => Some(format!("{}: it does not answer in time", node.node)),
         Ok(_) => Some(format!("{}: too many releases are pending", node.node)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_is_told_after_the_first_attempt_and_each_minute() {
+        let (masters, cluster) = Masters::in_memory(3).await.expect("masters");
+        cluster.master(0).crash();
+        sleep(LINE_EVERY).await;
+        let mut lines = Vec::new();
+        let showing = show_missing(&masters, Policy::MultiLock, CONNECT_TIMEOUT, |line| {
+            lines.push(line.to_owned());
+        });
+        let _ = timeout(LINE_EVERY * 3 / 2, showing).await;
+        let starts = [
+            "waiting for 1.0s: 1 of 3 masters is not ready: ",
+            "waiting for 1m 1s: 1 of 3 ",
+        ];
+        assert_eq!(lines.len(), starts.len(), "{lines:?}");
+        for (line, start) in lines.iter().zip(starts) {
+            assert!(line.starts_with(start), "{line}");
+        }
     }
 }

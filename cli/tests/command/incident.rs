@@ -79,6 +79,32 @@ async fn a_lock_of_all_masters_is_not_told_free_of_holders_while_one_is_down() {
     assert_eq!(told.code, Some(0), "a majority has the holder: {told:?}");
 }
 
+#[tokio::test]
+async fn a_watched_list_goes_on_after_an_outage() {
+    let servers = three(ARGS).await;
+    let mut command = multilock(&urls(&servers));
+    command.args(["list", "--watch", "--json", "--node-timeout", "500ms"]);
+    let mut watching = command.spawn().expect("the command");
+    let mut lines = BufReader::new(watching.stdout.take().expect("a pipe")).lines();
+    let mut errors = BufReader::new(watching.stderr.take().expect("a pipe")).lines();
+    let next = timeout(WITHIN, lines.next_line()).await.expect("in time");
+    assert_eq!(next.expect("text").as_deref(), Some("[]"));
+    for server in &servers[..2] {
+        server.freeze().await;
+    }
+    let told = timeout(WITHIN, errors.next_line()).await.expect("in time");
+    let told = told.expect("text").expect("a line");
+    assert!(told.starts_with("multilock: the locks are unknown: "), "{told}");
+    // Lines from before the outage.
+    while timeout(ms(2500), lines.next_line()).await.is_ok() {}
+    for server in &servers[..2] {
+        server.thaw().await;
+    }
+    let next = timeout(WITHIN, lines.next_line()).await.expect("in time");
+    assert_eq!(next.expect("text").as_deref(), Some("[]"));
+    watching.kill().await.expect("it runs");
+}
+
 /// One name of two is known to be held, and nobody has to hear of it.
 #[tokio::test]
 async fn a_name_that_is_known_needs_no_warning() {
@@ -127,9 +153,20 @@ async fn masters_that_are_unfit_are_told_as_such() {
     let mut all = multilock(&urls(&servers));
     all.env("MULTILOCK_REQUIRE_ALL", "true");
     assert_eq!(run(all, &["a", "--", "true"]).await.code, Some(78));
+    let forget = ask(&servers, &["forget-done", "a", "--yes"]).await;
+    assert_eq!(forget.code, Some(78), "every master must answer: {forget:?}");
+    assert!(
+        forget.stderr.contains(": answered; ") && !forget.stderr.contains("granted"),
+        "{forget:?}"
+    );
     // Two of three.
     evict(&servers[1]).await;
-    for args in [&["inspect", "a"][..], &["held", "a"], &["run", "a", "--", "true"]] {
+    for args in [
+        &["inspect", "a"][..],
+        &["held", "a"],
+        &["list"],
+        &["run", "a", "--", "true"],
+    ] {
         let told = ask(&servers, args).await;
         assert_eq!(told.code, Some(78), "{args:?}: {told:?}");
         let text = format!("{}{}", told.stdout, told.stderr);
