@@ -130,7 +130,18 @@ impl MastersArgs {
 /// Has arguments ignore all variables. The parser would name the option in errors about them, and check variables of options
 /// that are given.
 fn without_variables(command: Command) -> Command {
-    let command = command.mut_args(|arg| arg.env(None::<&'static str>));
+    let command = command.mut_args(|arg| {
+        let is_duration = arg
+            .get_value_names()
+            .is_some_and(|names| names.iter().any(|name| name == "DUR"));
+        // So that a negative one is refused as such, and is not taken for the name of a lock.
+        let arg = if is_duration {
+            arg.allow_negative_numbers(true)
+        } else {
+            arg
+        };
+        arg.env(None::<&'static str>)
+    });
     command.mut_subcommands(without_variables)
 }
 

@@ -19,7 +19,9 @@ pub(crate) async fn force_release(args: &ForceArgs, masters: &Masters, voice: Vo
     // It takes all of the names or none. The masters spare a hold that comes after the library has looked.
     if let Some(other) = seen.iter().find(|name| !meant.has(name)) {
         let (state, holds) = (describe(other, POLICY), seen_on(other));
-        let message = format_args!("{state}{holds}: nothing was taken away");
+        let unmet = meant.unmet(other);
+        let message =
+            format_args!("{state}{holds}: nothing was taken away, as no holder of it matches {unmet}");
         return Err(Failure::new(exit::FREE, message));
     }
     let mut states: Vec<String> = seen.iter().map(|name| describe(name, POLICY)).collect();
@@ -81,6 +83,25 @@ impl<'a> Meant<'a> {
     fn is(&self, holder: &Holder) -> bool {
         self.label.is_none_or(|label| holder.to_string() == label)
             && self.hold.as_ref().is_none_or(|hold| hold_id(holder) == *hold)
+    }
+
+    /// Conditions that no holder of the name meets; all of them if each has a holder of its own.
+    fn unmet(&self, name: &Inspection) -> String {
+        let label = self.label.map(|label| {
+            let is_met = holders(name).any(|holder| holder.to_string() == label);
+            (is_met, format!("--if-holder {label:?}"))
+        });
+        let hold = self.hold.as_ref().map(|hold| {
+            let is_met = holders(name).any(|holder| hold_id(holder) == *hold);
+            (is_met, format!("--if-hold {hold:?}"))
+        });
+        let given: Vec<(bool, String)> = label.into_iter().chain(hold).collect();
+        let is_any_unmet = given.iter().any(|(is_met, _)| !is_met);
+        let unmet = given.into_iter().filter(|(is_met, _)| !(is_any_unmet && *is_met));
+        unmet
+            .map(|(_, condition)| condition)
+            .collect::<Vec<_>>()
+            .join(" and ")
     }
 
     /// Whether such a holder has the name on any master. Without a condition, none is needed.

@@ -1,6 +1,7 @@
 //! Messages of the command to people, on stderr. A closed stderr is no reason to fail.
 
 use std::borrow::Cow;
+use std::env;
 use std::fmt;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::time::Duration;
@@ -42,7 +43,9 @@ impl Voice {
 
     /// Whether a line may be redrawn now, during a wait.
     pub(crate) fn may_redraw(self) -> bool {
-        self >= Self::Normal && is_in_foreground(&io::stderr())
+        // Such a terminal would show the sequences as text.
+        let is_dumb = env::var_os("TERM").is_some_and(|kind| kind == "dumb");
+        self >= Self::Normal && !is_dumb && is_in_foreground(&io::stderr())
     }
 }
 
@@ -61,7 +64,8 @@ pub(crate) fn confirmed(states: &[String], question: &str) -> Result<bool, Failu
     let _ = stderr.flush();
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+    let answer = answer.trim().to_ascii_lowercase();
+    Ok(matches!(answer.as_str(), "y" | "yes"))
 }
 
 /// A line on the terminal that is redrawn while this process is in the foreground. When it is dropped, it is

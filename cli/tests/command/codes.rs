@@ -67,7 +67,7 @@ async fn what_a_child_makes_of_it() {
                 "60",
             ],
             124,
-            "the hold ",
+            "the program was made to end",
         ),
     ];
     for (args, code, says) in rows {
@@ -83,6 +83,35 @@ async fn what_a_child_makes_of_it() {
         }
         until_free(&servers, "a").await;
     }
+}
+
+/// As `env`, `timeout` and shells run it.
+#[tokio::test]
+async fn a_script_without_an_interpreter_is_run_by_the_shell() {
+    let servers = three(ARGS).await;
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("a-script");
+    std::fs::write(&file, "echo $1; exit 6\n").expect("written");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&file, mode).expect("its owner");
+    let path = format!(
+        "{}:{}",
+        dir.path().display(),
+        std::env::var("PATH").expect("a path")
+    );
+    for program in [file.to_str().expect("a path"), "a-script"] {
+        let mut command = multilock(&urls(&servers));
+        command.env("PATH", &path);
+        let ended = run(command, &["a", "--", program, "x y"]).await;
+        assert_eq!(
+            (ended.code, ended.stdout.as_str()),
+            (Some(6), "x y\n"),
+            "{ended:?}"
+        );
+    }
+    // A script of `-c` is no option of the shell.
+    let ended = run(multilock(&urls(&servers)), &["a", "-c", "--", "-e echo hi"]).await;
+    assert_eq!(ended.code, Some(127), "{ended:?}");
 }
 
 /// Renewals cannot end before the lease, which is 30 s by default.
@@ -122,7 +151,7 @@ async fn it_dies_of_the_signal_that_ended_the_program() {
 #[tokio::test]
 async fn wrong_usage() {
     let servers = three(ARGS).await;
-    let rows: [(&[&str], &str); 19] = [
+    let rows: [(&[&str], &str); 20] = [
         (&["a"], "required"),
         (
             &["a", "-c", "--", "echo", "hi", "there"],
@@ -147,6 +176,10 @@ async fn wrong_usage() {
         ),
         (&["a", "-s", "SOON", "--", "true"], "a signal such as TERM"),
         (&["a", "--quarantine", "x", "--", "true"], "allowed: auto, off"),
+        (
+            &["a", "-w", "-5", "--", "true"],
+            "allowed: a duration such as 30s",
+        ),
         (&["a", "--drift-factor", "x", "--", "true"], "allowed: a number"),
         (
             &["a", "-k", "16s", "--", "true"],
@@ -181,6 +214,10 @@ async fn wrong_usage() {
     both.env("MULTILOCK_NODES_FILE", "/dev/null");
     let ended = run(both, &["a", "--", "true"]).await;
     assert_eq!(ended.code, Some(64), "{ended:?}");
+    let mut unprinted = multilock(&NOBODY);
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+    unprinted.stdout(full.expect("a device"));
+    assert_eq!(run(unprinted, &["--help"]).await.code, Some(125));
     let help = run(multilock(&NOBODY), &["--help"]).await;
     assert_eq!(help.code, Some(0));
     assert!(help.stdout.contains("Exit codes"), "{help:?}");
@@ -204,6 +241,8 @@ async fn held_by_another() {
         assert!(!ended.stderr.contains('\r'), "{ended:?}");
         assert!(ended.stderr.contains("held by another"), "{ended:?}");
     }
+    let ended = run(multilock(&urls(&servers)), &["a", "-w", "500ms", "--", "true"]).await;
+    assert!(ended.stderr.contains("timed out after 500ms"), "{ended:?}");
     let quiet = run(multilock(&urls(&servers)), &["a", "-n", "-q", "--", "true"]).await;
     assert_eq!((quiet.code, quiet.stderr.as_str()), (Some(75), ""));
     guard.unlock().await.expect("held");
@@ -396,6 +435,7 @@ async fn a_password_file_that_cannot_be_used() {
         (at("missing"), "No such file"),
         (at("empty"), "(empty)"),
         (at("lines"), "(empty)"),
+        ("/dev/null".into(), "(empty)"),
         (at("bytes"), "valid UTF-8"),
         (dir.path().to_owned(), "(a directory)"),
         (at("good/deeper"), "Not a directory"),

@@ -177,7 +177,7 @@ async fn it_waits_until_masters_are_ready() {
     let told_all = told(&["-w", "3s", "--all"]).await;
     assert_eq!(told_all.code, Some(69), "{told_all:?}");
     assert!(
-        told_all.stderr.contains("1 of 3 masters are not ready"),
+        told_all.stderr.contains("1 of 3 masters is not ready"),
         "{told_all:?}"
     );
     assert_eq!(
@@ -190,7 +190,7 @@ async fn it_waits_until_masters_are_ready() {
     let told_multi = told(&["-w", "3s", "--policy", "multi"]).await;
     assert_eq!(told_multi.code, Some(69), "{told_multi:?}");
     assert!(
-        told_multi.stderr.contains("1 of 3 masters are not ready"),
+        told_multi.stderr.contains("1 of 3 masters is not ready"),
         "{told_multi:?}"
     );
     assert_eq!(ready(&["--policy", "4"]).await, Some(64));
@@ -410,20 +410,30 @@ async fn a_name_is_taken_away_from_the_holder_alone_that_is_meant() {
         ask(&servers, &args).await
     };
     let later = format!("{hold}0");
-    for condition in [
-        &["--if-holder", "job@web:1"][..],
-        &["--if-holder", "job"],
-        &["--if-holder", "job@web:123"],
-        &["--if-holder", ""],
-        &["--if-hold", "00000000:1"],
-        &["--if-hold", later.as_str()],
-        &["--if-hold", &hold[..8]],
-        &["--if-holder", "job@web:1", "--if-hold", hold.as_str()],
-        &["--if-holder", "job@web:12", "--if-hold", later.as_str()],
+    for (condition, unmet) in [
+        (&["--if-holder", "job@web:1"][..], "--if-holder"),
+        (&["--if-holder", "job"], "--if-holder"),
+        (&["--if-holder", "job@web:123"], "--if-holder"),
+        (&["--if-holder", ""], "--if-holder"),
+        (&["--if-hold", "00000000:1"], "--if-hold"),
+        (&["--if-hold", later.as_str()], "--if-hold"),
+        (&["--if-hold", &hold[..8]], "--if-hold"),
+        (
+            &["--if-holder", "job@web:1", "--if-hold", hold.as_str()],
+            "--if-holder",
+        ),
+        (
+            &["--if-holder", "job@web:12", "--if-hold", later.as_str()],
+            "--if-hold",
+        ),
     ] {
         let told = force(condition).await;
         assert_eq!(told.code, Some(1), "{condition:?}: {told:?}");
-        let seen = format!(", by job@web:12 ({hold}): nothing was taken away");
+        let at = condition.iter().position(|word| *word == unmet).expect("given");
+        let value = condition[at + 1];
+        let seen = format!(
+            ", by job@web:12 ({hold}): nothing was taken away, as no holder of it matches {unmet} {value:?}\n"
+        );
         assert!(told.stderr.contains(&seen), "{condition:?}: {told:?}");
     }
     let told = ask(

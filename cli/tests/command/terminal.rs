@@ -138,6 +138,18 @@ async fn a_wait_in_the_background_leaves_the_prompt_alone() {
 }
 
 #[tokio::test]
+async fn a_terminal_that_cannot_redraw_gets_whole_lines() {
+    let (servers, mut pty) = before_a_terminal().await;
+    let guard = held_everywhere(&connect(urls(&servers)).await.red_lock("a")).await;
+    pty.line("TERM=dumb multilock run a -w 2s -- true; echo over $((20 + 4))");
+    pty.until("multilock: waiting for ").await;
+    pty.until("over 24").await;
+    let screen = pty.screen();
+    assert!(!screen.contains("\x1b[K"), "{screen:?}");
+    guard.unlock().await.expect("held");
+}
+
+#[tokio::test]
 async fn it_stops_and_goes_on_with_the_program() {
     let (servers, mut pty) = before_a_terminal().await;
     pty.line("multilock run a -- cat");
@@ -291,7 +303,7 @@ async fn a_force_deletes_a_string_that_was_shown() {
     pty.until("a: a string is taken for another library's lock: the key is deleted")
         .await;
     pty.until("Take it away?").await;
-    pty.line("y");
+    pty.line("Yes");
     pty.until("status 0, 23").await;
     until_free(&servers, "a").await;
 }
