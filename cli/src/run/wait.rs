@@ -147,7 +147,7 @@ mod tests {
         };
         let begun = Instant::now();
         let showing = show(&lock, Policy::RedLock, begun, voice, |line| {
-            lines.push(line.to_owned())
+            lines.push(line.to_owned());
         });
         let _ = timeout(within, async { tokio::join!(holding, showing) }).await;
         lines
@@ -196,7 +196,7 @@ mod tests {
         let (lock, mut lines) = (masters.red_lock("a"), Vec::new());
         let begun = Instant::now();
         let showing = show(&lock, Policy::RedLock, begun, Voice::Verbose, |line| {
-            lines.push(line.to_owned())
+            lines.push(line.to_owned());
         });
         let _ = timeout(Duration::from_secs(20), async {
             tokio::join!(lock.lock(), showing)

@@ -231,37 +231,6 @@ async fn the_outcome_is_left_in_files() {
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let null = std::fs::symlink_metadata("/dev/null").expect("a device");
     assert!(!null.is_file(), "a device is no place for a file");
-    let refused = run(
-        multilock(&urls(&servers)),
-        &["a", "--report", "/no/such/file", "--", "true"],
-    )
-    .await;
-    assert_eq!(refused.code, Some(125), "{refused:?}");
-    assert!(
-        refused
-            .stderr
-            .contains("--report: /no/such/file cannot be written"),
-        "{refused:?}"
-    );
-    // No program runs for it.
-    let refused = run(
-        multilock(&urls(&servers)),
-        &["a", "--report", "/no/such/file", "--", "echo", "ran"],
-    )
-    .await;
-    assert_eq!(
-        (refused.code, refused.stdout.as_str()),
-        (Some(125), ""),
-        "{refused:?}"
-    );
-    // The failure does not hide the end of the program.
-    let args = ["a", "--report", "/", "--", "sh", "-c", "exit 3"];
-    let refused = run(multilock(&urls(&servers)), &args).await;
-    assert_eq!(refused.code, Some(125), "{refused:?}");
-    assert!(
-        refused.stderr.ends_with(" (its exit code was 3)\n"),
-        "{refused:?}"
-    );
     for server in &servers[..2] {
         server.kill().await;
     }
@@ -269,6 +238,28 @@ async fn the_outcome_is_left_in_files() {
     assert_eq!(
         (ended.code, &report["outcome"]),
         (Some(69), &"unreachable".into())
+    );
+}
+
+#[tokio::test]
+async fn a_report_that_cannot_be_written_is_a_failure_that_hides_nothing() {
+    let servers = three(ARGS).await;
+    // No program runs for a file without a folder.
+    let args = ["a", "--report", "/no/such/file", "--", "echo", "ran"];
+    let refused = run(multilock(&urls(&servers)), &args).await;
+    assert_eq!(
+        (refused.code, refused.stdout.as_str()),
+        (Some(125), ""),
+        "{refused:?}"
+    );
+    let says = "--report: /no/such/file cannot be written";
+    assert!(refused.stderr.contains(says), "{refused:?}");
+    let args = ["a", "--report", "/", "--", "sh", "-c", "exit 3"];
+    let refused = run(multilock(&urls(&servers)), &args).await;
+    assert_eq!(refused.code, Some(125), "{refused:?}");
+    assert!(
+        refused.stderr.ends_with(" (its exit code was 3)\n"),
+        "{refused:?}"
     );
 }
 

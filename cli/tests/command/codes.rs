@@ -605,6 +605,10 @@ async fn a_bad_variable_is_refused_by_its_name_and_does_not_matter_beside_its_op
         let ended = ask(option).await;
         assert_eq!(ended.code, Some(69), "{variable}: {ended:?}");
     }
+}
+
+#[tokio::test]
+async fn a_bad_file_of_masters_and_missing_ones_are_told_by_their_source() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("masters");
     std::fs::write(&file, "redis:/x").expect("written");
