@@ -12,7 +12,7 @@ use crate::args::MastersArgs;
 use crate::exit::Failure;
 use crate::say::Voice;
 use crate::sources::is_set;
-use crate::translation::page;
+use crate::translation::{page, translated};
 
 /// Pause between two attempts to connect. Each attempt takes its own time, too.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -160,7 +160,7 @@ pub(crate) fn are_unfit(masters: &Masters, policy: Policy) -> bool {
 fn warn_of_missing(masters: &Masters, voice: Voice) {
     for node in masters.status().nodes {
         let Err(error) = node.connection else { continue };
-        let message = format!("{} has no vote: {error}", node.node);
+        let message = format!("{} has no vote: {}", node.node, translated(&error));
         match error {
             NodeError::Unfit(_) => voice.warn(message),
             _ => voice.detail(message),
@@ -210,7 +210,7 @@ pub(crate) async fn connect(
             return Err(error.into());
         }
         if !std::mem::replace(&mut warned, true) {
-            voice.warn(format_args!("{error}; it is tried again"));
+            voice.warn(format_args!("{}; it is tried again", translated(&error)));
         }
         sleep(PAUSE).await;
     }

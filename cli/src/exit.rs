@@ -9,7 +9,7 @@ use signal_hook::low_level::emulate_default_handler;
 
 use crate::connect::are_unfit;
 use crate::sources::source;
-use crate::translation::option;
+use crate::translation::{option, translated};
 
 /// The answer is no: the name is free, or was not taken away.
 pub(crate) const FREE: u8 = 1;
@@ -104,7 +104,12 @@ impl From<io::Error> for Failure {
 }
 
 impl From<InvalidInput> for Failure {
-    fn from(error: InvalidInput) -> Self {
+    fn from(mut error: InvalidInput) -> Self {
+        error.allowed = translated(&error.allowed);
+        if error.field == "policy" {
+            // Other values are texts of the user.
+            error.value = translated(&error.value);
+        }
         let text = error.to_string();
         let rest = text.strip_prefix(error.field).unwrap_or(&text);
         let source = source(error.field).unwrap_or_else(|| option(error.field));
@@ -120,7 +125,7 @@ impl From<ConnectError> for Failure {
             ConnectError::TooFew { .. } => NO_QUORUM,
             _ => OWN,
         };
-        Self::new(code, error)
+        Self::new(code, translated(error))
     }
 }
 
@@ -128,7 +133,7 @@ impl From<LockError> for Failure {
     fn from(error: LockError) -> Self {
         match error {
             LockError::Invalid(invalid) => invalid.into(),
-            error => Self::new(code(&error), error),
+            error => Self::new(code(&error), translated(error)),
         }
     }
 }

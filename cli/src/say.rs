@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use crate::exit::Failure;
 use crate::terminal::is_in_foreground;
-use crate::translation::translated;
 
 /// Amount of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,8 +35,7 @@ impl Voice {
 
     fn tell(self, least: Self, message: &dyn fmt::Display) {
         if self >= least {
-            let message = translated(message);
-            let _ = writeln!(io::stderr(), "multilock: {}", lines(&message));
+            let _ = writeln!(io::stderr(), "multilock: {}", lines(&message.to_string()));
         }
     }
 

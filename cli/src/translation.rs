@@ -26,7 +26,7 @@ const PHRASES: [(&str, &str); 8] = [
     ),
 ];
 
-/// Translates a message, so that a user of the command can act on it.
+/// Translates a message of the library, so that a user of the command can act on it.
 pub(crate) fn translated(message: impl fmt::Display) -> String {
     let mut text = message.to_string();
     for (theirs, ours) in PHRASES {

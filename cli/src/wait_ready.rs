@@ -10,6 +10,7 @@ use crate::args::{MastersArgs, WaitReadyArgs};
 use crate::connect::{CONNECT_TIMEOUT, are_unfit};
 use crate::exit::{self, Failure};
 use crate::say::{Rough, Voice};
+use crate::translation::translated;
 
 /// Time between two lines about the wait.
 const LINE_EVERY: Duration = Duration::from_secs(60);
@@ -79,7 +80,7 @@ fn not_ready(masters: &Masters, policy: Policy) -> Failure {
 /// Why a master has no vote; `None` if it has one.
 fn lacks(node: &NodeStatus) -> Option<String> {
     match &node.connection {
-        Err(error) => Some(format!("{}: {error}", node.node)),
+        Err(error) => Some(format!("{}: {}", node.node, translated(error))),
         Ok(_) if node.has_vote() => None,
         Ok(connection) if !connection.quarantine.is_zero() => Some(format!(
             "{}: in quarantine for {} more",

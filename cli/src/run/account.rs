@@ -13,7 +13,6 @@ use crate::exit::{self, End, Failure};
 use crate::inspect::as_text;
 use crate::leave::{check_folder, escaped, put};
 use crate::report::{hold_id, ms};
-use crate::translation::translated;
 
 /// Course of the command so far.
 #[derive(Debug)]
@@ -142,7 +141,7 @@ impl Account {
             "token": granted.and_then(|granted| granted.token),
             "seat": granted.and_then(|granted| granted.seat),
             "program": program,
-            "error": result.as_ref().err().map(|failure| translated(&failure.message)),
+            "error": result.as_ref().err().map(|failure| &failure.message),
         })
     }
 

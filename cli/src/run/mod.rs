@@ -35,6 +35,7 @@ use crate::exit::{self, End, Failure};
 use crate::password_file;
 use crate::report::hold_id;
 use crate::say::{Rough, Voice};
+use crate::translation::translated;
 
 /// Longest time that a program has by default to end by itself.
 const LONGEST_NOTICE: Duration = Duration::from_secs(5);
@@ -306,7 +307,7 @@ async fn under<M: Mode>(
                         // Without a program, no other one is to be kept out. Only a force ends that time.
                         let lock = lock.force_reason("the program did not begin");
                         if let Err(error) = lock.force_release_from(|other| *other == holder).await {
-                            voice.warn(format_args!("the names stay locked: {error}"));
+                            voice.warn(format_args!("the names stay locked: {}", translated(error)));
                         }
                     }
                     account.hold_ended();
@@ -382,7 +383,10 @@ async fn give_back<M: Mode>(
         Ok(unlocked) => voice.detail(given_back(&unlocked)),
         // This applies also if the program succeeded: another program was not kept out.
         Err(UnlockError::WasLost { votes }) => {
-            voice.detail(format_args!("the masters answered to the release: {votes}"));
+            voice.detail(format_args!(
+                "the masters answered to the release: {}",
+                translated(votes)
+            ));
             let message = match work {
                 Work::Program(..) => format!("{FOUND_LOST} ({})", ended.end),
                 Work::Input => FOUND_LOST.to_owned(),
@@ -390,12 +394,13 @@ async fn give_back<M: Mode>(
             return Err(Failure::new(exit::LOST, message));
         }
         Err(error) if args.strict => {
+            let error = translated(error);
             return Err(match work {
                 Work::Program(..) => Failure::own(format_args!("{error} ({})", ended.end)),
                 Work::Input => Failure::own(error),
             });
         }
-        Err(error) => voice.warn(error),
+        Err(error) => voice.warn(translated(error)),
     }
     Ok(ended.end)
 }

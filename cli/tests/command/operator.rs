@@ -355,6 +355,10 @@ async fn a_name_is_taken_away_from_its_holder() {
             "{told:?}"
         );
     }
+    // A name is shown as it is, though a message of the library may have such a word.
+    let args = ["force-release", "AtLeast(3)", "--yes", "--if-holder", "x"];
+    let told = ask(&servers, &args).await;
+    assert!(told.stderr.starts_with("multilock: AtLeast(3) free"), "{told:?}");
     // A key that is no lock is left alone.
     servers[0].command(&["SADD", "c", "x"]).await;
     let told = ask(&servers, &["force-release", "c", "--yes"]).await;
