@@ -48,7 +48,14 @@ impl Args {
     pub(crate) fn of_process() -> Result<Self, clap::Error> {
         let matches = match without_variables(Self::command()).try_get_matches() {
             // The help names the variables.
-            Err(error) if error.kind() == ErrorKind::DisplayHelp => Self::command().try_get_matches(),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+                ) =>
+            {
+                Self::command().try_get_matches()
+            }
             parsed => parsed,
         };
         Self::from_arg_matches(&matches.map_err(with_tips)?)

@@ -15,8 +15,8 @@ static NOTED: OnceLock<Sources> = OnceLock::new();
 pub(crate) struct Sources(Vec<(&'static str, &'static str)>);
 
 impl Sources {
-    /// Takes the value of a variable, unless the option was given. Blanks around it do not count. A blank variable counts as
-    /// not set, because Compose and Helm pass those on.
+    /// Takes the value of a variable, unless the option was given. A blank variable counts as not set, because Compose and Helm
+    /// pass those on.
     pub(crate) fn take<T>(
         &mut self,
         field: &'static str,
@@ -27,8 +27,8 @@ impl Sources {
         let Some(value) = env::var_os(variable).filter(|_| given.is_none()) else {
             return Ok(());
         };
-        let text = utf8(variable, &value)?.trim();
-        if text.is_empty() {
+        let text = utf8(variable, &value)?;
+        if text.trim().is_empty() {
             return Ok(());
         }
         let refuse = |allowed| Failure::usage(format_args!("{variable}: {text:?} is not allowed; {allowed}"));
@@ -44,7 +44,7 @@ impl Sources {
         }
     }
 
-    /// Notes where the list of masters comes from.
+    /// Notes the source of the list of masters.
     pub(crate) fn of_masters(&mut self, args: &MastersArgs) {
         let source = if args.nodes.is_some() {
             "--nodes"

@@ -183,7 +183,8 @@ impl<M: Mode> Running<'_, M> {
         if self.status.is_some() || self.killed.is_some() {
             return LEFT;
         }
-        let due = to_ask.unwrap_or(to_kill.saturating_sub(LEAD));
+        let to_kill = to_kill.saturating_sub(LEAD);
+        let due = to_ask.map_or(to_kill, |to_ask| to_ask.min(to_kill));
         // Looks come more often towards the due time, because the hold may be renewed meanwhile. The last one
         // comes at that time.
         if due <= SHORTEST {
