@@ -294,3 +294,36 @@ fn node_as_json(name: &Inspection, node: &str, state: &NodeState) -> Value {
 pub(crate) fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use multilock::sim::Keep;
+    use multilock::{Masters, Quarantine};
+
+    use super::*;
+
+    /// A lock of all masters may be granted by one that was restarted, and one of a majority may not.
+    #[tokio::test(start_paused = true)]
+    async fn masters_in_quarantine_count_as_the_policy_has_it() {
+        let (_, cluster) = Masters::in_memory(3).await.expect("masters");
+        let restart = |place| {
+            cluster.master(place).crash();
+            cluster.master(place).restart(Keep::Nothing);
+        };
+        let states = async || {
+            let builder = Masters::builder().quarantine(Quarantine::Auto);
+            let masters = cluster.connect(builder).await.expect("connected");
+            let mut states = Vec::new();
+            for policy in [Policy::RedLock, Policy::MultiLock] {
+                let names = masters.lock("a", policy).inspect().await.expect("answers");
+                states.push(State::of(&names[0], policy));
+            }
+            states
+        };
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        restart(0);
+        assert_eq!(states().await, [State::Free, State::Free]);
+        restart(1);
+        assert_eq!(states().await, [State::Unknown, State::Unknown]);
+    }
+}
