@@ -300,16 +300,8 @@ async fn under<M: Mode>(
             let child = match Child::start(args, masters, &guard, seat, voice) {
                 Ok(child) => child,
                 Err(failure) => {
-                    let holder = guard.holder();
-                    // The names are free before the failure is reported.
+                    // Unless they are kept by `--at-least`, the names are free before the failure is reported.
                     let _ = guard.unlock().await;
-                    if args.take.at_least.is_some() {
-                        // Without a program, no other one is to be kept out. Only a force ends that time.
-                        let lock = lock.force_reason("the program did not begin");
-                        if let Err(error) = lock.force_release_from(|other| *other == holder).await {
-                            voice.warn(format_args!("the names stay locked: {}", translated(error)));
-                        }
-                    }
                     account.hold_ended();
                     return Err(failure);
                 }

@@ -35,16 +35,6 @@ async fn the_names_are_kept_for_as_long_as_is_asked() {
     next.unlock().await.expect("held");
 }
 
-#[tokio::test]
-async fn the_names_are_not_kept_for_a_program_that_did_not_begin() {
-    let servers = three(ARGS).await;
-    let args = ["a", "--at-least", "25s", "--", "/no/such/program"];
-    let ended = run(multilock(&urls(&servers)), &args).await;
-    assert_eq!(ended.code, Some(127), "{ended:?}");
-    let next = run(multilock(&urls(&servers)), &["a", "-n", "--", "true"]).await;
-    assert_eq!(next.code, Some(0), "{next:?}");
-}
-
 /// Two programs at once, each with a seat of its own, and a third program that waits for a seat.
 #[tokio::test]
 async fn as_many_programs_run_as_there_are_seats() {
