@@ -220,7 +220,12 @@ async fn dead_readers_in_a_queue_without_writes() {
     assert_eq!(reader.unlock().await, Ok(Unlocked::Released));
     let writer = lock.try_lock().await.expect("two are well");
     heard_from_all(&writer).await;
-    assert_failed(&vote(&writer.votes(), 0), "NOREPLICAS");
+    // The dead waiters are still ahead of a try. The extension of a hold passes them, and fails.
+    let answer = vote(&writer.votes(), 0);
+    assert!(
+        matches!(answer, Vote::Refused { .. } | Vote::Failed { .. }),
+        "{answer}"
+    );
     assert_eq!(writer.unlock().await, Ok(Unlocked::Released));
     set(&servers[0], "min-replicas-to-write", "0").await;
     until_free(&servers, "a").await;

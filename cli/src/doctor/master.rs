@@ -130,10 +130,11 @@ fn abilities(facts: &ServerFacts) -> Vec<Finding> {
             ),
         ),
         (
-            can.kill_fence || is_denied,
+            // Without the run, no connection knows its predecessor: one cause, one finding.
+            can.kill_fence || is_denied || !can.run_known,
             Finding::warning(
                 "kill_fence",
-                "without CLIENT ID, CLIENT KILL or its run, a late command of a lost connection may lock a name for a lease",
+                "it lacks CLIENT ID or CLIENT KILL: a late command of a lost connection may lock a name for a lease",
                 "none is needed for safe locks; to avoid that wait, use Redis or Valkey",
             ),
         ),
@@ -141,7 +142,7 @@ fn abilities(facts: &ServerFacts) -> Vec<Finding> {
             can.run_known,
             Finding::warning(
                 "run",
-                "it does not say which run of its process this is: each client waits a quarantine for its vote",
+                "it does not say which run of its process this is: each client waits a quarantine for its vote, and a late command may lock a name for a lease",
                 "if it loses no acknowledged write at a restart: MULTILOCK_QUARANTINE=off in every client",
             )
             .faq("quarantine"),
