@@ -23,8 +23,8 @@ pub struct Capabilities {
     /// have a second connection.
     pub resp3: bool,
     /// A connection can end its predecessor by `CLIENT KILL`, so that the predecessor's unread bytes are never
-    /// executed. For this the run has to be that of the process ([`run_known`](Self::run_known)). Otherwise a call that was on its way may be executed late, which keeps a name locked for a lease at
-    /// most.
+    /// executed. For this the run has to be that of the process ([`run_known`](Self::run_known)). Otherwise a call that
+    /// was on its way may be executed late, which keeps a name locked for a lease at most.
     pub kill_fence: bool,
     /// The master reports the run of its process, so that its record shows since when its memory counts. Otherwise
     /// the master is in quarantine after each connection: it may have restarted.

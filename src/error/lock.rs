@@ -174,10 +174,16 @@ impl LockError {
     /// Whether a later call ends in the same way until the program changes. An option is out of its range,
     /// the owner asks to write names that it reads, or the masters were closed.
     pub fn is_permanent(&self) -> bool {
-        matches!(
-            self.cause(),
-            Self::Invalid(_) | Self::Upgrade { .. } | Self::Closed
-        )
+        // Without a wildcard: each new error is put into its class here.
+        match self.cause() {
+            Self::Invalid(_) | Self::Upgrade { .. } | Self::Closed => true,
+            Self::Contended { .. }
+            | Self::Unreachable { .. }
+            | Self::Unfenced { .. }
+            | Self::Misconfigured { .. }
+            | Self::TooLate { .. }
+            | Self::TimedOut { .. } => false,
+        }
     }
 
     /// Time until a new attempt can succeed at the earliest, unless the holder releases before; `None` if it

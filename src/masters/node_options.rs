@@ -72,8 +72,8 @@ impl Node {
     ///
     /// The provider runs on the runtime of [`connect`](crate::MastersBuilder::connect). For a new connection
     /// it has nine tenths of [`connect_timeout`](crate::MastersBuilder::connect_timeout), less the time for the
-    /// connection. For a refresh it has all of it. Its future is then dropped, which must do no harm. Its error is shown as that of the master, so the error should contain no
-    /// secrets.
+    /// connection. For a refresh it has all of it. Its future is then dropped, which must do no harm. Its error is
+    /// shown as that of the master, so the error should contain no secrets.
     pub fn credentials<F, A>(mut self, provider: F) -> Self
     where
         F: Fn() -> A + Send + Sync + 'static,

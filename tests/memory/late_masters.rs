@@ -3,7 +3,9 @@
 use crate::support::{connect, connect_by_default, ms, slow_down};
 use futures::FutureExt;
 use multilock::sim::Cluster;
-use multilock::{Closing, LockError, LossCause, Masters, MultiLockGuard, Quarantine, Rounds, Unlocked, Vote};
+use multilock::{
+    Closing, LockError, LossCause, Masters, MultiLock, MultiLockGuard, Quarantine, Rounds, Unlocked, Vote,
+};
 use tokio::time::{Instant, sleep, timeout};
 
 fn releases(cluster: &Cluster, place: usize) -> u64 {
@@ -102,6 +104,20 @@ async fn a_release_whose_connection_ended_is_sent_on_the_next() {
     assert_eq!(releases(&cluster, 2), 1);
 }
 
+/// A try that no master answers in time, where the last answers took 60 ms. Returns the text of its error.
+async fn late_everywhere(lock: &MultiLock) -> String {
+    let error = lock.try_lock().await.expect_err("no answer in time");
+    let LockError::Unreachable { votes } = &error else {
+        panic!("{error}");
+    };
+    let late = Vote::Late {
+        within: ms(50),
+        took: Some(ms(60)),
+    };
+    assert!(votes.iter().all(|node| node.vote == late), "{votes}");
+    error.to_string()
+}
+
 #[tokio::test(start_paused = true)]
 async fn masters_that_are_too_far_are_told_as_such() {
     let cluster = Cluster::new(3);
@@ -112,16 +128,7 @@ async fn masters_that_are_too_far_are_told_as_such() {
     let lock = masters.red_lock("a");
     drop(lock.try_lock().await);
     sleep(ms(100)).await;
-    let error = lock.try_lock().await.expect_err("no answer in time");
-    let LockError::Unreachable { votes } = &error else {
-        panic!("{error}");
-    };
-    let late = Vote::Late {
-        within: ms(50),
-        took: Some(ms(60)),
-    };
-    assert!(votes.iter().all(|node| node.vote == late), "{votes}");
-    let text = error.to_string();
+    let text = late_everywhere(&lock).await;
     let why = "no master answers in time: answers took up to 60ms, and are awaited for 50ms; \
                set MastersBuilder::node_timeout to more than they take: memory-0: ";
     assert!(text.starts_with(why), "{text}");
@@ -141,15 +148,7 @@ async fn a_late_answer_is_timed_from_its_own_question() {
     let lock = masters.red_lock("a");
     drop(lock.try_lock().await);
     // Its answers come during this one, and those of its rollback after it.
-    let error = lock.try_lock().await.expect_err("no answer in time");
-    let LockError::Unreachable { votes } = &error else {
-        panic!("{error}");
-    };
-    let late = Vote::Late {
-        within: ms(50),
-        took: Some(ms(60)),
-    };
-    assert!(votes.iter().all(|node| node.vote == late), "{votes}");
+    late_everywhere(&lock).await;
 }
 
 /// Masters that answer late are in the way all the same.
