@@ -17,6 +17,7 @@ use crate::protocol::tally::LossReason;
 use crate::protocol::waiter::Precedence;
 use crate::queue::QueueEntry;
 use crate::round::clocks::Clocks;
+use crate::time::clock::Moment;
 use crate::values::names::Names;
 use crate::values::token::FencingToken;
 
@@ -35,17 +36,14 @@ pub(crate) async fn acquire_as(
     if pool.is_closed() {
         return Err(LockError::Closed.into());
     }
-    match request.relation() {
-        OwnerRelation::Inside(hold, view) if !view.kind.includes(request.kind) => {
-            return Err(of_another_kind(request, &hold, view.kind));
-        }
-        OwnerRelation::Inside(hold, view) => {
-            if let Some(guard) = reenter(request, hold, view).await? {
+    match reenter(request)? {
+        Reentry::Entered(guard) => return Ok(guard),
+        Reentry::Short(hold, lease, is_needed) => {
+            if let Some(guard) = extend_and_enter(request, hold, lease, is_needed).await? {
                 return Ok(guard);
             }
         }
-        OwnerRelation::Overlapping(held) => return Err(overlapping(request, &held).into()),
-        OwnerRelation::Outside => {}
+        Reentry::Outside => {}
     }
     if let Some(guard) = request.take_idle() {
         return Ok(guard);
@@ -60,27 +58,56 @@ pub(crate) async fn acquire_as(
     }
 }
 
-/// Enters a hold once more. If too little of it is left or more is wanted, it is extended first. Returns
-/// `None` when its validity ended or it was leaked meanwhile.
+/// Whether the owner enters a hold of its own once more.
+pub(crate) enum Reentry {
+    Entered(HoldGuard),
+    /// The hold has to be extended to the lease first; the flag tells whether the entry fails otherwise.
+    Short(Hold, Duration, bool),
+    /// The owner holds none of the names.
+    Outside,
+}
+
+/// Enters the hold that the owner has, if enough of it is left. Most entries end here, without an await.
+pub(crate) fn reenter(request: &AcquireRequest) -> Result<Reentry, Refusal> {
+    let (hold, view) = match request.relation() {
+        OwnerRelation::Inside(hold, view) => (hold, view),
+        OwnerRelation::Overlapping(held) => return Err(overlapping(request, &held).into()),
+        OwnerRelation::Outside => return Ok(Reentry::Outside),
+    };
+    if !view.kind.includes(request.kind) {
+        return Err(of_another_kind(request, &hold, view.kind));
+    }
+    suits(request, &hold)?;
+    if let Some((lease, is_needed)) = extension(request, &hold, view) {
+        return Ok(Reentry::Short(hold, lease, is_needed));
+    }
+    Ok(enter(request, hold, view.at)?.map_or(Reentry::Outside, Reentry::Entered))
+}
+
+/// Extends the hold, and enters it. Returns `None` when its validity ended or it was leaked meanwhile.
 ///
 /// The entry counts only once nothing can fail any more. So a failed or cancelled re-entry leaves the hold
 /// unchanged.
-async fn reenter(request: &AcquireRequest, hold: Hold, view: HoldView) -> Result<Option<HoldGuard>, Refusal> {
-    suits(request, &hold)?;
-    let mut now = view.at;
-    if let Some((lease, is_needed)) = extension(request, &hold, view) {
-        match extend(&request.client, &hold, lease).await {
-            Err(ExtendError::NotExtended { votes, .. }) if is_needed => {
-                let error = LockError::Unreachable { votes };
-                return Err(Refusal::new(error, LossReason::Unreachable, hold.grant.votes()));
-            }
-            // If the remaining validity suffices, an extension that fails does not matter. No longer lease is
-            // wanted then, and a crash leaves the names locked for as long as they have to be. The code below
-            // detects a lost hold.
-            _ => {}
+async fn extend_and_enter(
+    request: &AcquireRequest,
+    hold: Hold,
+    lease: Duration,
+    is_needed: bool,
+) -> Result<Option<HoldGuard>, Refusal> {
+    match extend(&request.client, &hold, lease).await {
+        Err(ExtendError::NotExtended { votes, .. }) if is_needed => {
+            let error = LockError::Unreachable { votes };
+            Err(Refusal::new(error, LossReason::Unreachable, hold.grant.votes()))
         }
-        now = request.client.pool.clock.now();
+        // If the remaining validity suffices, an extension that fails does not matter. No longer lease is
+        // wanted then, and a crash leaves the names locked for as long as they have to be. The entry
+        // detects a lost hold.
+        _ => enter(request, hold, request.client.pool.clock.now()),
     }
+}
+
+/// Enters the hold at `now`. Returns `None` when its validity ended or it was leaked meanwhile.
+fn enter(request: &AcquireRequest, hold: Hold, now: Moment) -> Result<Option<HoldGuard>, Refusal> {
     match request.enter(hold, now) {
         Ok(guard) => {
             request.keep(guard.hold(), now);
