@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
 use crate::hold::grant::{Grant, Hold};
 use crate::hold::release::Release;
 use crate::queue::entry::Next;
@@ -18,12 +20,16 @@ pub(crate) struct UnsentRelease {
     /// Time for which the names stay locked first.
     pub(crate) kept: Duration,
     is_sent: bool,
+    /// Makes closing wait until the release is sent.
+    _under_way: TaskTrackerToken,
 }
 
 impl UnsentRelease {
     /// Takes the release of a grant that nobody holds any more, and its turn. With `kept`, the names stay locked for that
     /// time first. Returns `None` if another caller releases the grant, or the grant has another hold.
     pub(super) fn of(pool: &Arc<Pool>, grant: &Arc<Grant>, kept: Duration) -> Option<Self> {
+        // From the next line on, closing leaves the grant to this release.
+        let under_way = pool.tracker.token();
         let is_mine = grant.begin_release();
         if !is_mine && grant.state().is_taken_again() {
             return None;
@@ -35,6 +41,7 @@ impl UnsentRelease {
             turn,
             kept,
             is_sent: false,
+            _under_way: under_way,
         })
     }
 

@@ -128,6 +128,8 @@ async fn renew(client: Arc<ClientCore>, holds: Vec<(Hold, Duration)>) -> Vec<(Ar
 
 /// Releases a lost grant on every master that may store a part of it, and drops its turn.
 pub(crate) fn clean_up(pool: &Arc<Pool>, grant: &Grant) {
+    // Closing waits until the release is sent.
+    let _under_way = pool.tracker.token();
     let is_mine = grant.begin_release();
     if is_mine && !grant.state().was_idle {
         log::hold_lost(&grant.names, &pool.evidence(&grant.votes()));

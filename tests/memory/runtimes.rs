@@ -1,7 +1,7 @@
 //! Masters that are used on another runtime than the one in which they were connected, on none, or after that runtime
 //! has ended. Every call ends by its own deadline, and its error names the cause.
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,11 @@ use multilock::{
     Votes,
 };
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Notify;
+use tracing::Subscriber;
+use tracing::span::{Id, Record};
+use tracing_subscriber::Registry;
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
 /// Far more than any deadline here, and far less than for ever.
 const SOON: Duration = Duration::from_secs(60);
@@ -318,4 +323,38 @@ fn drops_outside_of_a_runtime_after_having_waited() {
             drop(runtime);
         }
     }
+}
+
+/// Stops the thread that gives a hold up, after the hold has ended and before its release is sent.
+#[derive(Clone, Default)]
+struct StopsBeforeRelease(Arc<Notify>);
+
+impl<S: Subscriber> Layer<S> for StopsBeforeRelease {
+    fn on_record(&self, _: &Id, _: &Record<'_>, _: Context<'_, S>) {
+        self.0.notify_one();
+        thread::sleep(ms(200));
+    }
+}
+
+#[test]
+fn closing_waits_for_a_release_that_is_about_to_be_sent() {
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let stops = StopsBeforeRelease::default();
+    let _installed = tracing::subscriber::set_default(Registry::default().with(stops.clone()));
+    let (cluster, masters, guard) = connected(&runtime, PATIENT);
+    let closing = runtime.spawn(async move {
+        stops.0.notified().await;
+        masters.close(Closing::Release).await
+    });
+    drop(guard);
+    let closed = soon(move || runtime.block_on(closing).expect("no panic"));
+    assert!(closed.left.is_empty(), "{closed:?}");
+    assert_eq!(
+        cluster.iter().map(|master| master.locks().len()).sum::<usize>(),
+        0
+    );
 }
