@@ -68,8 +68,8 @@ impl NodeEvents {
         self.changed.notify_one();
     }
 
-    /// Notes that the master has missed a deadline.
-    pub(crate) fn kept_silent(&self) {
+    /// Notes that the status of the master has changed.
+    pub(crate) fn has_changed(&self) {
         self.changed.notify_one();
     }
 

@@ -14,7 +14,7 @@ use crate::events::{EventObserver, METERED};
 use crate::hold::client::ClientCore;
 use crate::masters::status::{NodeConnection, Status};
 
-/// Interval of the looks at values that change by themselves, with metrics, and while a master is silent.
+/// Interval of the looks at values that change by themselves, with metrics, and while a master is silent or refuses.
 const PERIOD: Duration = Duration::from_secs(1);
 /// Time after the calculated end of a quarantine at which it is surely over.
 const QUARANTINE_MARGIN: Duration = Duration::from_millis(1);
@@ -99,7 +99,8 @@ impl ClientCore {
                 .iter()
                 .filter_map(|node| node.connection.as_ref().ok())
         };
-        let is_counted = METERED || connected().any(|connection| connection.is_silent);
+        let changes = |node: &NodeConnection| node.is_silent || node.is_refusing;
+        let is_counted = METERED || connected().any(changes);
         let quarantines = connected().map(|NodeConnection { quarantine, .. }| *quarantine);
         let over = quarantines
             .filter(|quarantine| !quarantine.is_zero())

@@ -69,6 +69,10 @@ pub struct NodeConnection {
     pub round_trip: Duration,
     /// Whether the master has missed a node timeout, and sent nothing since.
     pub is_silent: bool,
+    /// Whether the master has answered the last question for a lock with an error, in the last 10 seconds: its memory is
+    /// full, it cannot write to its disk, or it is busy with a script. False again after 10 seconds without a question,
+    /// as only a question can tell.
+    pub is_refusing: bool,
     /// Time for which the master has no vote, because it may have forgotten its holders: it was started not long ago,
     /// its memory was wiped, or its clock stepped. Zero if it has a vote.
     pub quarantine: Duration,
@@ -78,7 +82,7 @@ pub struct NodeConnection {
 }
 
 impl Status {
-    /// Number of masters that have a vote: they are connected, answer, are not in quarantine and have no
+    /// Number of masters that have a vote: they are connected, answer without an error, are not in quarantine and have no
     /// large backlog.
     pub fn voting(&self) -> usize {
         self.nodes.iter().filter(|node| node.has_vote()).count()
@@ -102,7 +106,7 @@ impl Status {
 
     /// Time until a lock under this policy can be granted, by this client's knowledge: zero if that is now, else the
     /// time until the quarantine of enough masters has ended. `None` if
-    /// - too few masters are connected and answer,
+    /// - too few masters are connected and answer without an error,
     /// - the client is closed,
     /// - these masters do not allow the policy.
     ///
@@ -147,7 +151,8 @@ impl Status {
 }
 
 impl NodeStatus {
-    /// Whether the master's answers count: it is connected, answers, is not in quarantine and has no large backlog.
+    /// Whether the master's answers count: it is connected, answers without an error, is not in quarantine and has no large
+    /// backlog.
     pub fn has_vote(&self) -> bool {
         self.is_there() && self.quarantine().is_zero()
     }
@@ -164,7 +169,7 @@ impl NodeStatus {
             && self
                 .connection
                 .as_ref()
-                .is_ok_and(|connection| !connection.is_silent)
+                .is_ok_and(|connection| !connection.is_silent && !connection.is_refusing)
     }
 
     /// Parts of the status that a program may act upon.
@@ -175,6 +180,7 @@ impl NodeStatus {
                 &connection.version,
                 connection.capabilities,
                 connection.is_silent,
+                connection.is_refusing,
                 has_quarantine,
             )
         });

@@ -22,6 +22,8 @@ use crate::time::clock::{Clock, Moment};
 /// Consecutive missed deadlines after which the connection is replaced. So the client notices a healed
 /// partition by reconnecting, and not by TCP's growing retransmission timer.
 const SILENT_ROUNDS: u32 = 3;
+/// Time for which an error of a master counts that passes by itself. Without questions nobody notices that it has passed.
+const REFUSING: Duration = Duration::from_secs(10);
 
 /// For each master its connection, or the reason why there is none.
 pub(crate) type Links = Vec<Result<Arc<Link>, Fault>>;
@@ -44,6 +46,8 @@ pub(crate) struct Link {
     pub(super) patience: Duration,
     closed: AtomicBool,
     silence: Mutex<Silence>,
+    /// Milliseconds from the set-up to the last error that passes by itself, plus one; zero after a vote.
+    refused_ms: AtomicU64,
     /// Notified when the answer to a release is overdue.
     pub(super) overdue: Notify,
     /// Round trip of the last answer that came late.
@@ -105,6 +109,7 @@ impl Link {
             patience: set_up * 2,
             closed: AtomicBool::new(false),
             silence: Mutex::default(),
+            refused_ms: AtomicU64::new(0),
             overdue: Notify::new(),
             took: Mutex::new(None),
             hang_up: Default::default(),
@@ -257,7 +262,7 @@ impl Link {
         let now = Instant::now();
         silence.deadlines += 1;
         silence.last = Some(now);
-        self.events.kept_silent();
+        self.events.has_changed();
         if silence.deadlines >= SILENT_ROUNDS && now.duration_since(self.last_received()) >= self.patience {
             self.replace("no answer");
         }
@@ -269,10 +274,12 @@ impl Link {
         silence.last.is_some_and(|last| self.last_received() < last)
     }
 
-    /// Last round trip of a master that is well: it has a vote, and is neither silent nor behind with pending releases.
+    /// Last round trip of a master that is well: it has a vote, does not refuse, and is neither silent nor behind with
+    /// pending releases.
     pub(crate) fn round_trip_if_well(&self, now: Instant) -> Option<Duration> {
         let is_well = self.quarantine(now).is_zero()
             && !self.is_silent()
+            && !self.is_refusing(now)
             && !self.full.load(Ordering::Relaxed)
             && !self.is_closed();
         is_well.then(|| Duration::from_nanos(self.round_trip_ns.load(Ordering::Relaxed)))
@@ -297,6 +304,7 @@ impl Link {
 
     /// Status of the master.
     pub(super) fn status(&self, clock: Clock) -> NodeConnection {
+        let now = Instant::now();
         let (version, capabilities) = self.server.clone();
         let ahead = i128::from(self.clock_us(clock.now())) - i128::from(clock.wall_us());
         NodeConnection {
@@ -304,20 +312,42 @@ impl Link {
             capabilities,
             round_trip: Duration::from_nanos(self.round_trip_ns.load(Ordering::Relaxed)),
             is_silent: self.is_silent(),
-            quarantine: self.quarantine(Instant::now()),
+            is_refusing: self.is_refusing(now),
+            quarantine: self.quarantine(now),
             clock_offset_us: i64::try_from(ahead).unwrap_or(i64::MAX),
         }
     }
 
-    /// Reacts to an answer that reports a change of the server itself.
-    pub(crate) fn react_to(&self, answer: &Answer) {
-        // The role has changed, or the server no longer knows the user: the next connection checks the role
-        // and logs in.
-        if let Err(Fault::Server { class, error }) = answer
-            && matches!(class, FaultClass::NotMaster | FaultClass::LoggedOut)
-        {
-            self.replace(error);
+    /// Reacts to an answer that reports a change of the server itself. `is_vote` tells whether the question was for a grant.
+    pub(crate) fn react_to(&self, answer: &Answer, is_vote: bool) {
+        match answer {
+            Ok(_) if is_vote && self.refused_ms.load(Ordering::Relaxed) != 0 => {
+                self.refused_ms.store(0, Ordering::Relaxed);
+                self.events.has_changed();
+            }
+            Ok(_) => {}
+            Err(Fault::Server { class, error }) => match class {
+                // The role has changed, or the server no longer knows the user: the next connection checks the role
+                // and logs in.
+                FaultClass::NotMaster | FaultClass::LoggedOut => self.replace(error),
+                FaultClass::Passing => {
+                    let ms = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
+                    if self.refused_ms.swap(ms.saturating_add(1), Ordering::Relaxed) == 0 {
+                        self.events.has_changed();
+                    }
+                }
+                _ => {}
+            },
+            Err(_) => {}
         }
+    }
+
+    /// Whether the master has answered the last question for a grant with an error that passes by itself, not long ago.
+    pub(crate) fn is_refusing(&self, now: Instant) -> bool {
+        let refused = self.refused_ms.load(Ordering::Relaxed).checked_sub(1);
+        refused.is_some_and(|ms| {
+            now.saturating_duration_since(self.since + Duration::from_millis(ms)) < REFUSING
+        })
     }
 
     /// Asks the keeper to replace this connection.

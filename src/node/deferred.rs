@@ -177,7 +177,7 @@ impl Deferrals {
             // The answer of a batch contains the errors of its releases.
             let answers = apart(batch, answer);
             for (_, answer) in &answers {
-                link.react_to(answer);
+                link.react_to(answer, false);
             }
             deferrals.answered(answers);
         });

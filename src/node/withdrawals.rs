@@ -64,7 +64,7 @@ impl<'a> Withdrawals<'a> {
             let request = calls::withdraw(&Names::from(&*stale.name), self.client, &waiter);
             let slot = Arc::clone(self.slot);
             self.link.call_in_background(&request, move |link, answer| {
-                link.react_to(&answer);
+                link.react_to(&answer, false);
                 // The master may not have taken the waiter out.
                 if !is_done(&answer) {
                     slot.stale_again(stale);

@@ -435,7 +435,7 @@ impl Round {
             self.pool.slots[node].events.meters.answered(self.trace.op, sent);
         }
         let answer = answer.map_err(|fault| fault.inside(self.request.script));
-        link.react_to(&answer);
+        link.react_to(&answer, matches!(self.trust, Trust::Quorum(_)));
         if self.trust != Trust::All
             && let Some(stamp) = answer.as_ref().ok().and_then(Stamp::at_head_of)
         {

@@ -33,7 +33,7 @@ pub(super) struct TimedOutRequest {
 impl Late for TimedOutRequest {
     fn answered(self: Arc<Self>, node: usize, answer: node::Answer) {
         let Ok(link) = &self.links[node] else { return };
-        link.react_to(&answer);
+        link.react_to(&answer, false);
         let has_no_script = Fault::is_no_script(&answer);
         if !matches!(answer, Err(Fault::Unknown(_) | Fault::NotSent(_))) {
             let later = self.sent_later.filter(|(nodes, _)| nodes.contains(node));

@@ -129,6 +129,30 @@ async fn a_master_that_is_killed_is_told_with_the_reason_and_again_when_it_is_ba
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_master_without_memory_has_no_vote_for_ten_seconds() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let mut watched = masters.watch_status();
+    let has_vote = |status: &Status| status.nodes[2].has_vote();
+    cluster.master(2).out_of_memory(true);
+    assert!(masters.multi_lock("a").try_lock().await.is_err());
+    until(&mut watched, ms(100), |status| !has_vote(status)).await;
+    let status = masters.status();
+    assert!(connection(&status, 2).is_refusing);
+    assert!(status.is_ready(Policy::RedLock) && !status.is_ready(Policy::MultiLock));
+    // The next question tells that the master has room again.
+    cluster.master(2).out_of_memory(false);
+    pair(&masters.red_lock("a")).await;
+    until(&mut watched, ms(100), has_vote).await;
+    // Without a question, it may have room again.
+    cluster.master(2).out_of_memory(true);
+    pair(&masters.red_lock("a")).await;
+    settle().await;
+    assert!(!masters.status().is_ready(Policy::MultiLock));
+    until(&mut watched, Duration::from_secs(12), has_vote).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_frozen_master_is_silent_and_has_no_vote() {
     let cluster = Cluster::new(3);
     let masters = connect(&cluster).await;

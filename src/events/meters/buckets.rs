@@ -34,7 +34,7 @@ const RENEW_MARGIN: &[f64] = &[
 ///
 /// A Prometheus exporter needs bounds for each histogram. Without bounds, `metrics-exporter-prometheus` renders a summary: then
 /// the alerts and the dashboard in `contrib/` find no `_bucket` series. The bounds fit a lease of 30 s and a node timeout of
-/// 50 ms, which are the defaults. For a longer lease, `multilock_renew_margin_seconds` needs bounds around a sixth of the lease
+/// 50 ms, which are the defaults. For a shorter lease, `multilock_renew_margin_seconds` needs bounds around a sixth of the lease
 /// and around two thirds of it.
 ///
 /// ```

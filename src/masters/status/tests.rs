@@ -8,6 +8,7 @@ fn node(quarantine: u64) -> NodeStatus {
             capabilities: Capabilities::ALL,
             round_trip: Duration::from_millis(1),
             is_silent: false,
+            is_refusing: false,
             quarantine: Duration::from_secs(quarantine),
             clock_offset_us: 0,
         }),
@@ -52,9 +53,12 @@ fn ready_is_whoever_would_be_granted() {
     };
     let mut silent = node(0);
     connection(&mut silent).is_silent = true;
+    let mut refusing = node(0);
+    connection(&mut refusing).is_refusing = true;
     assert_eq!(ready(vec![node(0); 3]), (3, true, true));
     assert_eq!(ready(vec![node(0), node(0), down.clone()]), (2, true, false));
     assert_eq!(ready(vec![node(0), node(0), overloaded]), (2, true, false));
+    assert_eq!(ready(vec![node(0), node(0), refusing]), (2, true, false));
     assert_eq!(ready(vec![node(0), silent, down]), (1, false, false));
     assert!(!status(vec![node(0); 3]).is_ready(Policy::AtLeast(1)));
     let closed = Status {
