@@ -5,6 +5,7 @@ use futures::future::select_all;
 use crate::acquire::outcome::MemberError;
 use crate::acquire::request::AcquireRequest;
 use crate::error::InvalidInput;
+use crate::protocol::kind;
 
 /// First lock that cannot be held together with an earlier one, as far as the servers of the masters are
 /// known.
@@ -13,6 +14,8 @@ pub(crate) fn conflict(all: &[AcquireRequest]) -> Option<MemberError<InvalidInpu
         for (other, before) in all[..index].iter().enumerate() {
             let shared = request.names.shared_with(&before.names);
             if let Some(name) = shared.filter(|_| before.client.pool.shares_a_server(&request.client.pool)) {
+                // A permit is queued under another name than the caller's.
+                let name = request.permits.map_or(name, |_| kind::name_of_pool(name));
                 let allowed = format!(
                     "names that lock {} of the set does not want on the same masters",
                     other + 1

@@ -1,5 +1,6 @@
 //! One try: enters the hold that the owner has, or attempts a new one.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::acquire::attempt::attempt;
@@ -12,6 +13,7 @@ use crate::hold::extend::extend;
 use crate::hold::grant::Hold;
 use crate::lock::hold_guard::HoldGuard;
 use crate::lock::owner::OwnerRelation;
+use crate::protocol::caption::Caption;
 use crate::protocol::kind::HoldKind;
 use crate::protocol::tally::LossReason;
 use crate::protocol::waiter::Precedence;
@@ -150,6 +152,15 @@ fn suits(request: &AcquireRequest, hold: &Hold) -> Result<(), InvalidInput> {
             hold.grant.needed, hold.grant.names
         );
         return Err(InvalidInput::new("policy", request.policy, allowed));
+    }
+    let is_published =
+        |caption: &Option<Arc<Caption>>| caption.as_ref().is_some_and(|caption| caption.is_published);
+    if is_published(&request.caption) && !is_published(&hold.grant.caption) {
+        let allowed = format!(
+            "false, as the owner holds {} without an announcement",
+            hold.grant.names
+        );
+        return Err(InvalidInput::new("announced", true, allowed));
     }
     if request.fenced && hold.token() == FencingToken::NONE {
         let allowed = format!("false, as the owner holds {} without a token", hold.grant.names);

@@ -7,6 +7,7 @@ use crate::error::LockError;
 use crate::events::{AcquireTrace, log};
 use crate::hold::client::ClientCore;
 use crate::hold::grant::Hold;
+use crate::hold::handoff::enough;
 use crate::hold::{Entered, IdleHoldOptions};
 use crate::lock::hold_guard::HoldGuard;
 use crate::lock::owner::{Owner, OwnerRelation};
@@ -159,12 +160,13 @@ impl AcquireRequest {
         !matches!(self.relation(), OwnerRelation::Outside)
     }
 
-    /// Takes over a hold that was handed on. If too little of the hold is left, the hold goes on to the next,
-    /// and the result is `None`.
+    /// Takes over a hold that was handed on. If too little of the hold is left, as when its task was not polled for a while,
+    /// the hold goes on to the next, and the result is `None`.
     pub(crate) fn accept(&self, hold: Hold) -> Option<HoldGuard> {
         let guard = HoldGuard::handed_on(&self.client, hold, self.renew, self.owner.as_ref())?;
         let hold = guard.hold();
-        if hold.remaining() <= self.min_validity {
+        let left = hold.remaining();
+        if left <= self.min_validity || left < enough(self.lease, self.renew) {
             return None;
         }
         log::taken_over(&self.names);

@@ -106,7 +106,8 @@ pub enum LockError {
         /// Answer of each master.
         votes: Votes,
     },
-    /// The masters granted, but so slowly that less than the wanted validity was left.
+    /// The masters granted, but so slowly that less than the wanted validity was left. Or the owner enters a hold again that
+    /// is older than its `max_hold`, so that it is not extended for the wanted validity; then no master was asked.
     #[error("granted too late, {} of validity left ({faq}): {votes}", Rounded(*.validity), faq = Faq("too late"))]
     TooLate {
         /// Rest of the lease after the last answer that was needed.

@@ -120,8 +120,11 @@ impl Grant {
     }
 
     /// Whether somebody else is known to wait for the names: another task in the line of the grant, or a waiter that
-    /// masters have reported.
+    /// masters have reported. A hold that has become shared does not keep the waiters out that were reported before.
     pub(super) fn is_wanted(&self) -> bool {
+        if self.kind().is_shared() {
+            return false;
+        }
         self.has_waiters_elsewhere() || self.line().is_some_and(|line| line.has_waiters())
     }
 

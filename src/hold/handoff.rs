@@ -62,14 +62,15 @@ pub(super) fn may_hand_off(offer: &Handoff, options: &LineOptions, next: &NextIn
 
 /// Whether the grant has the lease of the waiter, and not much less of it than after an acquire.
 fn is_worth_it(offer: &Handoff, options: &LineOptions, next: &NextInLine) -> bool {
-    let enough = if next.renew {
-        options.lease * 2 / 3
-    } else {
-        options.lease * 9 / 10
-    };
+    let enough = enough(options.lease, next.renew);
     // A grant that was extended by a longer lease is not handed on.
     let is_its_own = offer.lease == Some(options.lease);
     is_its_own && offer.left > options.min_validity && offer.left >= enough.max(next.at_least)
+}
+
+/// Part of a lease with which a hold that was handed on may begin.
+pub(crate) fn enough(lease: Duration, renew: bool) -> Duration {
+    if renew { lease * 2 / 3 } else { lease * 9 / 10 }
 }
 
 /// Whether it is the next task's turn: bounds the time for which others wait, by tickets and by the age of the news.

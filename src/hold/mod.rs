@@ -13,7 +13,7 @@ pub(crate) mod extend;
 pub(crate) mod grant;
 mod guard_counts;
 mod guarded;
-mod handoff;
+pub(crate) mod handoff;
 pub(crate) mod idle;
 pub(crate) mod job_mark;
 pub(crate) mod last_seats;

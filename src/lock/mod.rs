@@ -216,6 +216,8 @@ impl MultiLock {
     /// never hands the hold on without the masters. [`lead`](Self::lead) sets it. Set it for a lock that
     /// stands for a leader without `lead`.
     ///
+    /// An owner that enters its hold again with this option is refused if the hold is not announced.
+    ///
     /// The option costs the masters five commands for each acquisition and release, and no round trip. Not with
     /// [`sticky`](Self::sticky).
     ///
@@ -412,7 +414,8 @@ impl<M: Mode> MultiLock<M> {
     ///
     /// Each hold with a text has a key of its own on every master, which ends with the lease. A master that
     /// denies the key grants all the same. Tasks of a process hand a hold to each other only if they set the
-    /// same text. So do not put a request's number into the text of a lock that many tasks want at once.
+    /// same text. So do not put a request's number into the text of a lock that many tasks want at once. If an owner
+    /// enters its hold again, the text of the first entry stays.
     ///
     /// A text that is empty, too long, or has control characters is refused as [`LockError::Invalid`], before
     /// any master is asked.

@@ -23,6 +23,7 @@ impl Masters {
     /// - All clients have to agree on the number. While somebody holds a permit or waits for one, a client with another
     ///   number gets [`LockError::Misconfigured`](crate::LockError::Misconfigured), which shows both numbers. So
     ///   end the old processes before you change the number, or take another name.
+    /// - A set has one permit of a name at most.
     /// - A permit has no [`owner`](MultiLock::owner) and is not handed on inside a process; its
     ///   [`wanted`](MultiLockGuard::wanted) and [`waiting`](MultiLockGuard::waiting) do not show waiters.
     ///

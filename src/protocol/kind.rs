@@ -75,6 +75,11 @@ pub(crate) fn pool(name: &str) -> String {
     format!("{name}{POOL}")
 }
 
+/// Name with permits that has this pool of seats.
+pub(crate) fn name_of_pool(pool: &str) -> &str {
+    pool.strip_suffix(POOL).unwrap_or(pool)
+}
+
 /// Seat of a pool, as a name of its own.
 pub(crate) fn seat(pool: &str, number: u8) -> String {
     format!("{pool}:{number}")

@@ -302,3 +302,17 @@ async fn one_that_waits_for_a_late_answer_keeps_its_turn() {
         assert!(unpolled.is_empty(), "{unpolled:?} after {held} ms");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_is_taken_late_is_asked_for_again() {
+    let (_, masters) = three().await;
+    let lock = masters.red_lock("a").lease(ms(1500));
+    let first = lock.lock().await.expect("free");
+    let mut next = Box::pin(lock.lock());
+    assert!(tokio::time::timeout(ms(20), &mut next).await.is_err());
+    assert_eq!(first.unlock().await.expect("held"), Unlocked::HandedOn);
+    // The task of the next one is busy meanwhile, for less than its time to come.
+    sleep(ms(950)).await;
+    let guard = next.await.expect("granted");
+    assert!(guard.validity() > ms(1350), "{:?}", guard.validity());
+}

@@ -122,8 +122,9 @@ async fn a_writer_lets_readers_in_and_nobody_in_between() {
         }),
     );
     sleep(ms(20)).await;
-    assert!(!reader.is_finished());
+    assert!(!reader.is_finished() && writer.is_wanted());
     let downgraded = writer.downgrade().await;
+    assert!(!downgraded.is_wanted());
     let reader = timeout(ms(10), reader).await.expect("called").expect("no panic");
     assert!(downgraded.is_valid() && reader.is_valid());
     assert_eq!(downgraded.fencing_token(), token);

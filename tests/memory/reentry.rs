@@ -105,6 +105,28 @@ async fn a_fenced_reentry_into_a_hold_without_a_token_is_refused() {
     assert_eq!(inner.fencing_token(), outer.fencing_token());
 }
 
+/// No watcher would be told of the entry.
+#[tokio::test(start_paused = true)]
+async fn an_announced_reentry_into_a_hold_that_is_not_is_refused() {
+    let masters = connect(&Cluster::new(3)).await;
+    let me = Owner::new();
+    let lock = masters.red_lock("a").owner(&me);
+    let outer = lock.clone().about("a text").lock().await.expect("free");
+    let error = lock
+        .clone()
+        .announced()
+        .lock()
+        .await
+        .expect_err("nobody would see it");
+    assert_eq!(
+        error.to_string(),
+        "announced: true is not allowed; allowed: false, as the owner holds a without an announcement"
+    );
+    outer.unlock().await.expect("held");
+    let _outer = lock.clone().announced().lock().await.expect("free");
+    let _inner = lock.lock().await.expect("entered");
+}
+
 /// The owner of a leaked guard is shut out, also while a token of the hold is out.
 #[tokio::test(start_paused = true)]
 async fn a_leaked_hold_shuts_its_owner_out_until_its_lease_ends() {

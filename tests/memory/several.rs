@@ -372,6 +372,9 @@ async fn what_cannot_be_is_told_before_anybody_is_asked() {
         told.2,
         "names: b is not allowed; allowed: names that lock 1 of the set does not want on the same masters"
     );
+    let told = invalid(here.permits("gpu", 4).and(here.permits("gpu", 4))).await;
+    assert_eq!((told.0, told.1), (1, "names"));
+    assert!(told.2.starts_with("names: gpu is not allowed"), "{}", told.2);
     // Another list of the same servers.
     assert_eq!(invalid(one().and(again[0].red_lock("b"))).await.1, "names");
     assert_eq!(
