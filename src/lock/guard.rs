@@ -18,6 +18,7 @@ use crate::protocol::job_mark::JobMark;
 use crate::protocol::node_set::NodeSet;
 use crate::round::pool::Pool;
 use crate::values::holder::Holder;
+use crate::values::names::Names;
 use crate::values::token::FencingToken;
 use crate::values::votes::Votes;
 
@@ -314,6 +315,20 @@ impl<M: Mode> MultiLockGuard<M> {
         let here = Handle::try_current();
         let runtime = here.as_ref().unwrap_or(&self.pool().runtime);
         self.hold().cancellation(runtime).child_token()
+    }
+
+    /// Names that are held, with the [namespace](crate::MastersBuilder::namespace) in front.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+    /// let set = masters.red_lock("account:1").and(masters.red_lock("account:2")).lock().await?;
+    /// assert_eq!(set.guards()[1].names().to_string(), "account:2");
+    /// # Ok(()) }
+    /// ```
+    pub fn names(&self) -> &Names {
+        &self.grant().names
     }
 
     /// Holder, as the masters store it and [`inspect`](crate::MultiLock::inspect) reports it.

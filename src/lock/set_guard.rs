@@ -4,6 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use futures::future::{join_all, select_all};
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
 
 use crate::error::{Loss, Lost, UnlockError};
 use crate::lock::guard::MultiLockGuard;
@@ -131,6 +133,37 @@ impl LockSetGuard {
         let losses = self.guards.iter().map(|guard| Box::pin(guard.lost()));
         let (loss, index, _) = select_all(losses).await;
         SetLoss { index, loss }
+    }
+
+    /// Returns a token that is cancelled when one of the holds is lost, as by
+    /// [`MultiLockGuard::cancellation_token`]. Giving the set up does not cancel it, nor does giving up a guard that was
+    /// taken out of the set. A task watches for each token.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+    /// let set = masters.red_lock("account:1").and(masters.red_lock("account:2")).lock().await?;
+    /// let lost = set.cancellation_token();
+    /// let worker = tokio::spawn(async move { lost.cancelled().await });
+    /// masters.red_lock("account:2").force_release().await?;
+    /// worker.await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn cancellation_token(&self) -> CancellationToken {
+        let token = CancellationToken::new();
+        // If the runtime ends before the holds, nobody would tell of a loss: the token is cancelled then.
+        let cancels = token.clone().drop_guard();
+        let holds: Vec<_> = self.guards.iter().map(|guard| guard.hold().clone()).collect();
+        let here = Handle::try_current();
+        let runtime = here.as_ref().unwrap_or(&self.guards[0].pool().runtime);
+        runtime.spawn(async move {
+            let ended = select_all(holds.iter().map(|hold| Box::pin(hold.ended())));
+            if ended.await.0.is_none() {
+                cancels.disarm();
+            }
+        });
+        token
     }
 
     /// Whether somebody else is known to wait for one of the names.

@@ -196,7 +196,6 @@ impl Config {
         self.namespace.check()?;
         client_label::check(self.client_label.as_deref())?;
         let smallest = Duration::from_millis(1);
-        in_range("node_timeout", self.node_timeout, smallest, MAX_TIMEOUT)?;
         in_range("connect_timeout", self.connect_timeout, smallest, MAX_TIMEOUT)?;
         if !(LEAST_DRIFT_FACTOR..=0.5).contains(&self.drift_factor) {
             return Err(InvalidInput::new(
@@ -205,6 +204,12 @@ impl Config {
                 "0.01 to 0.5",
             ));
         }
+        // A hold of the longest lease is to be valid after two node timeouts.
+        let longest_timeout = match self.for_tests {
+            None => whole_milliseconds(self.most_validity(self.longest_lease()) / 2),
+            Some(_) => MAX_TIMEOUT,
+        };
+        in_range("node_timeout", self.node_timeout, smallest, longest_timeout)?;
         if let Some(longest) = self.for_tests {
             in_range("for_tests", longest, self.shortest_lease(), MAX_FOR_TESTS)?;
         }

@@ -83,9 +83,10 @@ pub struct NodeConnection {
 
 impl Status {
     /// Number of masters that have a vote: they are connected, answer without an error, are not in quarantine and have no
-    /// large backlog.
+    /// large backlog. None once the client is closed.
     pub fn voting(&self) -> usize {
-        self.nodes.iter().filter(|node| node.has_vote()).count()
+        let voting = self.nodes.iter().filter(|node| node.has_vote());
+        if self.closed { 0 } else { voting.count() }
     }
 
     /// Whether a lock under this policy could be granted now, by this client's knowledge: for a readiness

@@ -120,10 +120,10 @@ impl Slot {
             if pending == 0 && link.as_ref().is_none_or(|link| !link.is_waiting()) {
                 return 0;
             }
-            // An answer that refuses releases is no progress.
+            // An answer that refuses releases is no progress, nor is the end of a connection.
             let answering = link.as_ref().filter(|_| !self.deferrals.is_refused());
             let progress = Some((settled, answering.map(|link| link.last_received())));
-            if progress == before {
+            if progress <= before {
                 return pending;
             }
             before = progress;

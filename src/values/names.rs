@@ -35,7 +35,13 @@ impl Names {
         Self(names.into())
     }
 
-    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &str> {
+    /// The names in their order, each once.
+    ///
+    /// ```
+    /// let names = multilock::Names::from(["b", "a", "b"]);
+    /// assert_eq!(names.iter().collect::<Vec<_>>(), ["a", "b"]);
+    /// ```
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &str> {
         self.0.iter().map(AsRef::as_ref)
     }
 

@@ -247,6 +247,29 @@ async fn closing_tells_what_was_released_and_what_was_not() {
     }
 }
 
+/// The end of a connection to a silent master is no sign of life.
+#[tokio::test(start_paused = true)]
+async fn closing_waits_for_a_silent_master_for_four_node_timeouts() {
+    for frozen in 1..=3 {
+        for silent_for in [0, 60, 120, 1000] {
+            let cluster = Cluster::new(3);
+            let masters = connect_by_default(&cluster).await;
+            let _guard = masters.red_lock("a").try_lock().await.expect("free");
+            cluster.iter().take(frozen).for_each(|master| master.freeze());
+            let _ = masters.red_lock("b").try_lock().await;
+            sleep(ms(silent_for)).await;
+            let begun = Instant::now();
+            masters.close(Closing::Release).await;
+            // One more for what is under way.
+            assert!(
+                begun.elapsed() <= ms(250),
+                "{frozen} {silent_for} {:?}",
+                begun.elapsed()
+            );
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn closing_takes_the_time_that_far_masters_need() {
     let cluster = Cluster::new(3);

@@ -161,6 +161,7 @@ fn once_the_first_runtime_has_ended_the_masters_are_closed() {
     drop(first);
     let waited = soon(|| waiting.join().expect("no panic"));
     assert_eq!(waited, Err(LockError::Closed));
+    assert_eq!(masters.status().voting(), 0);
     soon(move || {
         let second = runtime();
         let lock = masters.red_lock("a");

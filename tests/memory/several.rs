@@ -228,8 +228,11 @@ async fn the_loss_of_one_is_the_loss_of_all() {
     let mut masters = process(&clusters).await;
     masters[1] = connect_leasing(&clusters[1], ms(1000)).await;
     let guard = set(&masters).lock().await.expect("free");
+    let token = guard.cancellation_token();
     clusters[1].master(0).freeze();
     let loss = guard.lost().await;
+    tokio::task::yield_now().await;
+    assert!(token.is_cancelled());
     assert_eq!((loss.index, loss.loss.cause), (1, LossCause::Expired));
     assert!(!guard.is_valid() && guard.ensure_valid().is_err());
     assert!(guard.guards()[0].is_valid(), "the others are held until it goes");
@@ -243,6 +246,17 @@ async fn the_loss_of_one_is_the_loss_of_all() {
     clusters[1].master(0).thaw();
     sleep(ms(2000)).await;
     nothing_is_left(&clusters);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_token_is_cancelled_by_giving_up() {
+    let clusters = clusters();
+    let masters = process(&clusters).await;
+    let guard = set(&masters).lock().await.expect("free");
+    let token = guard.cancellation_token();
+    guard.unlock().await.expect("held");
+    sleep(ms(100)).await;
+    assert!(!token.is_cancelled());
 }
 
 #[tokio::test(start_paused = true)]

@@ -21,7 +21,24 @@ fn every_option_outside_its_range_is_named() {
             node_timeout: Duration::ZERO,
             ..default()
         }),
-        "node_timeout: 0s is not allowed; allowed: 1ms to 1m"
+        "node_timeout: 0s is not allowed; allowed: 1ms to 14s 849ms"
+    );
+    // The default lease would be over before two node timeouts are.
+    assert_eq!(
+        message(&Config {
+            node_timeout: Duration::from_millis(14_850),
+            ..default()
+        }),
+        "node_timeout: 14s 850ms is not allowed; allowed: 1ms to 14s 849ms"
+    );
+    let longest = Config {
+        node_timeout: Duration::from_millis(14_849),
+        ..default()
+    };
+    assert_eq!(longest.check(3), Ok(()));
+    assert_eq!(
+        longest.checked_lease(longest.default_lease()),
+        Ok(longest.default_lease())
     );
     assert_eq!(
         message(&Config {
