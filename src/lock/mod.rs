@@ -554,7 +554,9 @@ impl<M: Mode> MultiLock<M> {
     /// A future that is no longer polled, as in a pinned branch of a `select!`, stays a waiter. Once it has
     /// the turn, it keeps the others waiting for four node timeouts, at least 1 s and at most 10 s. Then the
     /// next waiter has the turn. If no master calls the future, that time begins up to 5 s after its last
-    /// question. The future competes again with its ticket when it is polled.
+    /// question. The future competes again with its ticket when it is polled. A question that was under way at the
+    /// last poll may be granted all the same: the names then stay locked until that lease ends, or the future is
+    /// polled or dropped. So do not keep the future beside long work without polling it.
     pub async fn lock(&self) -> Result<MultiLockGuard<M>, LockError> {
         self.options.lock().await.map(MultiLockGuard::of)
     }
