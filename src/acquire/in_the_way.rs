@@ -18,7 +18,7 @@ pub(crate) fn in_the_way(request: &AcquireRequest, last_refusal: Option<&LockErr
     if let Some(last_refusal) = last_refusal {
         return last_refusal.clone();
     }
-    match request.client.lines.in_front(&request.line_options()) {
+    match request.client.lines.in_front(&request.options) {
         Some(InFront::Refused(why)) => (*why).clone(),
         Some(InFront::Holds(hold)) => {
             let hold = hold.upgrade();

@@ -83,7 +83,7 @@ pub(super) async fn line_up(
         }
         if is_concurrent {
             // The masters refuse the task in front likewise, now or soon.
-            request.client.lines.refused(&request.line_options());
+            request.client.lines.refused(&request.options);
         } else {
             request.unless_closed(sleep(waiting.pauses.next(SPLIT))).await?;
         }

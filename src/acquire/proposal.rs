@@ -29,7 +29,7 @@ impl<'a> TokenProposal<'a> {
             let token = request.client.propose_token(&request.names, clocks, 0);
             let size = if request.kind.is_shared() {
                 1
-            } else if !request.hands_on() {
+            } else if !request.hands_on {
                 // A master that is asked again for the grant would show a leader with another token of a larger block.
                 Block::SIZE
             } else {

@@ -1,5 +1,6 @@
 //! Checked options of an acquisition.
 
+use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -11,10 +12,9 @@ use crate::hold::handoff::enough;
 use crate::hold::{Entered, IdleHoldOptions};
 use crate::lock::hold_guard::HoldGuard;
 use crate::lock::owner::{Owner, OwnerRelation};
-use crate::protocol::caption::Caption;
 use crate::protocol::field::{Letter, Letters};
 use crate::protocol::job_mark::JobMark;
-use crate::protocol::kind::{self, HoldKind};
+use crate::protocol::kind;
 use crate::queue::LineOptions;
 use crate::time::clock::Moment;
 use crate::values::names::Names;
@@ -41,26 +41,18 @@ pub(crate) struct OnceRequest {
 #[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct AcquireRequest {
     pub(crate) client: Arc<ClientCore>,
-    pub(crate) names: Names,
-    pub(crate) kind: HoldKind,
+    /// Options that all tasks of one line have in common.
+    pub(crate) options: LineOptions,
     pub(crate) policy: Policy,
-    pub(crate) needed: usize,
-    pub(crate) lease: Duration,
     /// Whether the hold is renewed while its guard lives: the call site set no lease.
     pub(crate) renew: bool,
     pub(crate) max_hold: Option<Duration>,
     /// Time for which the names stay locked, even if the hold is given up before.
     pub(crate) at_least: Duration,
-    pub(crate) fenced: bool,
-    pub(crate) min_validity: Duration,
     /// Owner; `None` stands for an owner that is never used again.
     pub(crate) owner: Option<Owner>,
-    /// Whether the request is served strictly by ticket.
-    pub(crate) fair: bool,
     /// Whether the grant stays with the client while nobody holds it.
     pub(crate) sticky: bool,
-    /// Caption of the hold.
-    pub(crate) caption: Option<Arc<Caption>>,
     /// Job to be done once: set if the names are locked only while the job is not done.
     pub(crate) once: Option<OnceRequest>,
     /// For a permit, the number of permits of its name.
@@ -75,11 +67,19 @@ pub(crate) struct AcquireRequest {
     pub(crate) trace: AcquireTrace,
 }
 
+impl Deref for AcquireRequest {
+    type Target = LineOptions;
+
+    fn deref(&self) -> &LineOptions {
+        &self.options
+    }
+}
+
 impl AcquireRequest {
     /// Begins the trace of the call.
     #[inline]
     pub(crate) fn begin(&mut self) {
-        self.trace.begin(&self.names);
+        self.trace.begin(&self.options.names);
     }
 
     /// Ends the trace of the call.
@@ -125,27 +125,6 @@ impl AcquireRequest {
             (Some(permits), Some(name)) => (1..=permits).map(|number| kind::seat(name, number)).collect(),
             _ => self.names.clone(),
         }
-    }
-
-    /// Line of this process for the request.
-    pub(crate) fn line_options(&self) -> LineOptions {
-        LineOptions {
-            names: self.names.clone(),
-            kind: self.kind,
-            needed: self.needed,
-            lease: self.lease,
-            min_validity: self.min_validity,
-            fenced: self.fenced,
-            fair: self.fair,
-            caption: self.caption.clone(),
-            hands_on: self.hands_on(),
-        }
-    }
-
-    /// Whether a task of the line hands its hold on to the next.
-    pub(super) fn hands_on(&self) -> bool {
-        let is_published = self.caption.as_ref().is_some_and(|caption| caption.is_published);
-        self.once.is_none() && !is_published
     }
 
     /// Relation of the owner's holds to the names.
@@ -198,7 +177,7 @@ impl AcquireRequest {
             max_hold: self.max_hold,
             is_sticky: self.sticky,
         };
-        let hold = idle.take(&self.line_options(), &options)?;
+        let hold = idle.take(&self.options, &options)?;
         let guard = HoldGuard::entered(
             &self.client,
             hold,

@@ -120,12 +120,7 @@ impl<'a> Waiting<'a> {
             is_sticky: self.request.sticky,
         };
         let lines = &self.request.client.lines;
-        lines.join(
-            &self.request.line_options(),
-            self.entry.clone(),
-            next,
-            &self.mailbox,
-        )
+        lines.join(&self.request.options, self.entry.clone(), next, &self.mailbox)
     }
 
     /// Takes a place in line behind the front task, which may be asking for the first time.

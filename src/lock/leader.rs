@@ -131,8 +131,8 @@ impl Masters {
         let (shown, receiver) = watch::channel(None);
         let watching = LeaderWatch {
             pool: Arc::downgrade(pool),
-            names: lock.names,
-            majority: lock.needed,
+            names: lock.options.names,
+            majority: lock.options.needed,
             shown,
             largest: FencingToken::NONE,
             ends: None,

@@ -20,6 +20,7 @@ use crate::protocol::caption::{self, Caption};
 use crate::protocol::job_mark::JobMark;
 use crate::protocol::kind::{self, HoldKind, seat_number};
 use crate::protocol::seats::MOST_PERMITS;
+use crate::queue::LineOptions;
 use crate::values::holder::Holder;
 use crate::values::names::Names;
 use crate::values::policy::Policy;
@@ -116,13 +117,12 @@ impl LockOptions {
     pub(crate) async fn lock_once(&self, keep: Duration) -> Result<Result<HoldGuard, JobMark>, LockError> {
         self.check_once(keep)?;
         let found = Arc::default();
-        let request = AcquireRequest {
-            once: Some(OnceRequest {
-                keep,
-                found: Arc::clone(&found),
-            }),
-            ..self.request()?
-        };
+        let mut request = self.request()?;
+        request.options.hands_on = false;
+        request.once = Some(OnceRequest {
+            keep,
+            found: Arc::clone(&found),
+        });
         match (only(call::lock(&mut [request], self.wait).await), found.get()) {
             (Ok(guard), _) => Ok(Ok(guard)),
             (Err(_), Some(mark)) => Ok(Err(mark.clone())),
@@ -323,20 +323,23 @@ impl LockOptions {
         }
         Ok(AcquireRequest {
             client: Arc::clone(&self.masters.client),
-            names: self.queued_under(),
-            kind: self.kind,
+            options: LineOptions {
+                names: self.queued_under(),
+                kind: self.kind,
+                needed: self.policy.checked(self.masters.len())?,
+                lease,
+                min_validity,
+                fenced: self.fenced,
+                fair: self.fair || self.kind.is_read_write(),
+                hands_on: !caption.as_ref().is_some_and(|caption| caption.is_published),
+                caption,
+            },
             policy: self.policy,
-            needed: self.policy.checked(self.masters.len())?,
-            lease,
             renew: self.lease.is_none(),
             max_hold,
             at_least: self.at_least,
-            fenced: self.fenced,
-            min_validity,
             owner: self.owner.clone(),
-            fair: self.fair || self.kind.is_read_write(),
             sticky: self.sticky && !config.beside_redisson,
-            caption,
             once: None,
             permits,
             is_member: false,
