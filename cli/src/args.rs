@@ -14,7 +14,9 @@ use crate::exit::Failure;
 use crate::names::{self, Names};
 use crate::say::Voice;
 use crate::sources::Sources;
-use crate::values::{address, duration, factor, host_name, interval, policy, quarantine, signal, switch};
+use crate::values::{
+    HostName, address, duration, factor, host_name, interval, policy, quarantine, signal, switch,
+};
 
 /// Runs programs under distributed locks over N independent Redis masters, and looks after these locks.
 #[derive(Debug, Parser)]
@@ -469,9 +471,10 @@ pub(crate) struct ConsoleArgs {
     /// Address of the page. An address that other hosts reach needs --token-file
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7411", value_parser = address)]
     pub(crate) listen: SocketAddr,
-    /// Host name of the page, besides localhost and addresses. Other names are refused
-    #[arg(long = "host", value_name = "NAME", value_parser = host_name)]
-    pub(crate) hosts: Vec<String>,
+    /// Host name of the page, besides localhost and addresses. Other names are refused. Behind a proxy, PORT is the
+    /// proxy's, unless that is 80 or 443
+    #[arg(long = "host", value_name = "NAME[:PORT]", value_parser = host_name)]
+    pub(crate) hosts: Vec<HostName>,
     /// File with a token of 16 characters or more. Each viewer must enter it
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) token_file: Option<PathBuf>,

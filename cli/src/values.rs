@@ -35,13 +35,28 @@ pub(crate) fn interval(text: &str) -> Result<Duration, &'static str> {
     Ok(interval)
 }
 
-/// Parses the name of a host, as a browser sends it.
-pub(crate) fn host_name(text: &str) -> Result<String, &'static str> {
-    let is_name = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
-    if text.is_empty() || !text.chars().all(is_name) {
-        return Err("allowed: a name without a port, such as locks.example.org");
+/// Name of a host that browsers see, and its port, unless that is the scheme's own.
+#[derive(Clone, Debug)]
+pub(crate) struct HostName {
+    pub(crate) name: String,
+    pub(crate) port: Option<u16>,
+}
+
+/// Parses the name of a host and its port, as a browser sends them.
+pub(crate) fn host_name(text: &str) -> Result<HostName, &'static str> {
+    const ALLOWED: &str = "allowed: a name, and its port behind a colon, such as locks.example.org:8443";
+    let is_of_a_name = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    let (name, port) = match text.split_once(':') {
+        Some((name, port)) => (name, Some(port.parse().map_err(|_| ALLOWED)?)),
+        None => (text, None),
+    };
+    if name.is_empty() || !name.chars().all(is_of_a_name) {
+        return Err(ALLOWED);
     }
-    Ok(text.to_owned())
+    Ok(HostName {
+        name: name.to_owned(),
+        port,
+    })
 }
 
 /// Parses a switch, as the library parses its variable.
@@ -115,8 +130,13 @@ mod tests {
 
     #[test]
     fn hosts_are_names() {
-        assert_eq!(host_name("locks.example.org"), Ok("locks.example.org".to_owned()));
-        for text in ["", "a:8443", "https://a", "a/b"] {
+        let parsed = |text| host_name(text).map(|host| (host.name, host.port));
+        assert_eq!(
+            parsed("locks.example.org"),
+            Ok(("locks.example.org".to_owned(), None))
+        );
+        assert_eq!(parsed("locks:8443"), Ok(("locks".to_owned(), Some(8443))));
+        for text in ["", "a:", ":1", "a:70000", "https://a", "a/b"] {
             assert!(host_name(text).is_err(), "{text}");
         }
     }

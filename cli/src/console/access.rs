@@ -13,6 +13,7 @@ use axum::http::{HeaderMap, HeaderName, Method};
 
 use crate::args::ConsoleArgs;
 use crate::exit::{self, Failure};
+use crate::values::HostName;
 
 /// Beginning of the name of the cookie with the token.
 const COOKIE_NAME: &str = "multilock_console";
@@ -21,7 +22,7 @@ const SHORTEST_TOKEN: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Access {
-    hosts: Vec<String>,
+    hosts: Vec<HostName>,
     token: Option<String>,
 }
 
@@ -70,14 +71,19 @@ impl Access {
         if !self.is_own(authority.host()) {
             return Err(Refusal::Host);
         }
-        let site = only(headers, &HeaderName::from_static("sec-fetch-site"));
+        // A service on another port of this host is of the same site. Anybody may link to the page.
+        let site = HeaderName::from_static("sec-fetch-site");
+        let is_by_this_page = path == "/"
+            || !headers.contains_key(&site)
+            || matches!(only(headers, &site), Some("same-origin" | "none"));
         let is_allowed = match only(headers, &ORIGIN) {
             Some(origin) => self.is_own_origin(origin, host),
-            None if headers.contains_key(ORIGIN) || !method.is_safe() => false,
-            // Browsers leave the origin out of requests that only read, to whichever site. Anybody may link to the page.
-            None => path == "/" || !matches!(site, Some("cross-site" | "same-site")),
+            // Browsers leave the origin out of requests that only read, to whichever site.
+            None => !headers.contains_key(ORIGIN) && method.is_safe(),
         };
-        is_allowed.then_some(()).ok_or(Refusal::Origin)
+        (is_by_this_page && is_allowed)
+            .then_some(())
+            .ok_or(Refusal::Origin)
     }
 
     /// Whether no token is needed, or the request has it.
@@ -108,13 +114,17 @@ impl Access {
 
     /// Whether a page of this console has caused the request. A proxy in front may have replaced the host.
     fn is_own_origin(&self, origin: &str, host: &str) -> bool {
-        let Some((_, theirs)) = origin.split_once("://") else {
-            return false;
+        // Browsers leave out the port of the scheme.
+        let (theirs, port_of_scheme) = match origin.split_once("://") {
+            Some(("http", theirs)) => (theirs, 80),
+            Some(("https", theirs)) => (theirs, 443),
+            _ => return false,
         };
         let is_named = |theirs: Authority| {
-            self.hosts
-                .iter()
-                .any(|own| own.eq_ignore_ascii_case(theirs.host()))
+            let port = theirs.port_u16().unwrap_or(port_of_scheme);
+            self.hosts.iter().any(|own| {
+                own.name.eq_ignore_ascii_case(theirs.host()) && own.port.unwrap_or(port_of_scheme) == port
+            })
         };
         theirs == host || theirs.parse().is_ok_and(is_named)
     }
@@ -124,7 +134,7 @@ impl Access {
         let address = host.trim_start_matches('[').trim_end_matches(']');
         address.parse::<IpAddr>().is_ok()
             || host.eq_ignore_ascii_case("localhost")
-            || self.hosts.iter().any(|own| own.eq_ignore_ascii_case(host))
+            || self.hosts.iter().any(|own| own.name.eq_ignore_ascii_case(host))
     }
 }
 
@@ -165,10 +175,15 @@ mod tests {
     use axum::http::HeaderValue;
 
     use super::*;
+    use crate::values::host_name;
+
+    fn host(text: &str) -> HostName {
+        host_name(text).expect("a name")
+    }
 
     fn access(token: Option<&str>) -> Access {
         Access {
-            hosts: vec![String::from("console.example")],
+            hosts: ["console.example", "other.example:8443"].map(host).to_vec(),
             token: token.map(str::to_owned),
         }
     }
@@ -235,6 +250,27 @@ mod tests {
         );
     }
 
+    /// It is of the same site, and gets the cookie. By its own word it may come from the page.
+    #[test]
+    fn another_port_of_this_host_is_refused_by_the_word_of_the_browser() {
+        let site = HeaderName::from_static("sec-fetch-site");
+        let check = |from| {
+            access(None).check_source(
+                &Method::POST,
+                "/force",
+                &headers(&[
+                    (HOST, "localhost:7411"),
+                    (ORIGIN, "http://localhost:7411"),
+                    (site.clone(), from),
+                ]),
+            )
+        };
+        assert_eq!(check("same-origin"), Ok(()));
+        for other in ["same-site", "cross-site", ""] {
+            assert_eq!(check(other), Err(Refusal::Origin), "{other}");
+        }
+    }
+
     /// An image of another site has no origin, and would be a viewer.
     #[test]
     fn another_site_may_link_to_the_page_and_no_more() {
@@ -264,9 +300,22 @@ mod tests {
                 &headers(&[(HOST, "127.0.0.1:7411"), (ORIGIN, origin)]),
             )
         };
-        assert_eq!(check("https://console.example"), Ok(()));
-        assert_eq!(check("https://console.example:8443"), Ok(()));
-        assert_eq!(check("https://console.example.evil"), Err(Refusal::Origin));
+        for own in [
+            "https://console.example",
+            "http://console.example",
+            "https://other.example:8443",
+        ] {
+            assert_eq!(check(own), Ok(()), "{own}");
+        }
+        for other in [
+            "https://console.example.evil",
+            "https://console.example:8443",
+            "http://console.example:9999",
+            "https://other.example",
+            "ftp://console.example",
+        ] {
+            assert_eq!(check(other), Err(Refusal::Origin), "{other}");
+        }
     }
 
     #[test]

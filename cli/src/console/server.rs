@@ -133,6 +133,8 @@ async fn sign_in(State(console): State<Console>, headers: HeaderMap, body: Bytes
     // Behind a proxy with TLS the browser keeps it to TLS.
     let name = cookie_name(&headers);
     let secure = if is_by_tls(&headers) { "; Secure" } else { "" };
+    // A stricter one would be kept back when a link of another site leads to the page. It would hold back no more from
+    // other ports, because they are of the same site.
     let cookie = format!("{name}={token}; HttpOnly; SameSite=Lax; Path=/{secure}");
     let headers = [(LOCATION, String::from("/")), (SET_COOKIE, cookie)];
     (StatusCode::SEE_OTHER, headers).into_response()

@@ -224,6 +224,24 @@ async fn other_sites_get_nothing() {
     );
     let own = [("Origin", url.as_str())];
     assert_eq!(console.ask("POST", "/force", &own, "no JSON").await.status, 400);
+    // Another service of this host is of the same site.
+    for headers in [
+        [("Origin", "http://locks.example:9999"), ("Host", "locks.example")],
+        [("Origin", url.as_str()), ("Sec-Fetch-Site", "same-site")],
+    ] {
+        let answer = console.ask("POST", "/force", &headers, "no JSON").await;
+        assert_eq!(answer.status, 403, "{headers:?}");
+    }
+    for headers in [
+        [
+            ("Origin", "https://locks.example"),
+            ("Sec-Fetch-Site", "same-origin"),
+        ],
+        [("Origin", url.as_str()), ("Sec-Fetch-Site", "none")],
+    ] {
+        let answer = console.ask("POST", "/force", &headers, "no JSON").await;
+        assert_eq!(answer.status, 400, "{headers:?}");
+    }
     let image = [("Sec-Fetch-Site", "cross-site")];
     assert_eq!(
         console.get("/events", &image).await.status,
