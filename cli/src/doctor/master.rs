@@ -75,10 +75,26 @@ fn redisson(facts: &ServerFacts) -> Option<Finding> {
     Some(Finding::warning("redisson", seen, remedy))
 }
 
+/// Whether no client has used the server as a master. Its quarantine begins with the first client, which leaves a record there.
+pub(super) fn is_new(facts: &ServerFacts) -> bool {
+    let has_record = facts.set.is_some() || facts.remembers.is_some();
+    // A user that lacks a command that is needed may be unable to read the record.
+    let is_told = facts.denied.iter().all(|denied| !denied.is_needed);
+    !facts.quarantine.is_zero() && !has_record && is_told
+}
+
 /// Findings about its memory, and the time for which it reaches back.
 fn memory(facts: &ServerFacts) -> Vec<Finding> {
     let mut findings = Vec::new();
-    if !facts.quarantine.is_zero() {
+    if is_new(facts) {
+        let seen = format!(
+            "no client has used it yet: its {} without a vote begin with the first one",
+            Rough(facts.quarantine)
+        );
+        let remedy =
+            "start a client: multilock wait-ready --all is one, and ends when every master has its vote";
+        findings.push(Finding::warning("quarantine", seen, remedy).faq("quarantine"));
+    } else if !facts.quarantine.is_zero() {
         let seen = format!(
             "it may have lost locks, so it has no vote for {} more",
             Rough(facts.quarantine)

@@ -3,6 +3,7 @@
 use comfy_table::{Table, presets};
 use multilock::{Capabilities, Examination, ServerFacts};
 
+use super::master::is_new;
 use super::wording::{GREEN, PLAIN, color, worded};
 use super::{Diagnosis, lists, together};
 use crate::say::{Rough, visible};
@@ -62,6 +63,7 @@ fn row(master: &Examination) -> Vec<String> {
     let vote = match together::usable(master) {
         None => "no".to_owned(),
         Some(facts) if facts.quarantine.is_zero() => "yes".to_owned(),
+        Some(facts) if is_new(facts) => "not yet".to_owned(),
         Some(facts) => format!("in {}", Rough(facts.quarantine)),
     };
     vec![

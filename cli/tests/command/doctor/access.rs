@@ -2,7 +2,7 @@
 
 use multilock_test_support::{Script, Server, StandIn, label, three};
 
-use super::{all, doctor, doctor_with, with_last};
+use super::{all, doctor, doctor_with, with_last, word};
 
 /// Makes a user with all commands, changed by these rules, and returns its URL.
 async fn user(server: &Server, rules: &[&str]) -> String {
@@ -71,6 +71,27 @@ async fn a_user_who_may_not_do_everything() {
         "look at user and password",
         78,
     );
+}
+
+/// A permission that it lacks does not hide that there is no record.
+#[tokio::test]
+async fn a_master_without_a_client_as_a_user_with_few_permissions() {
+    let servers = three(&[]).await;
+    let last = user(&servers[2], &["-pubsub", "-config"]).await;
+    let mut command = with_last(&servers, last);
+    command.env("MULTILOCK_QUARANTINE", "auto");
+    command.env("MULTILOCK_NODE_TIMEOUT", "1s");
+    let diagnosis = doctor(command).await;
+    let quarantines: Vec<&str> = diagnosis
+        .findings()
+        .iter()
+        .filter(|finding| finding["code"] == "quarantine")
+        .map(|finding| word(finding, "seen"))
+        .collect();
+    assert_eq!(quarantines.len(), 3, "{:#}", diagnosis.told);
+    for seen in quarantines {
+        assert!(seen.starts_with("no client has used it yet"), "{seen}");
+    }
 }
 
 /// Redis before 7.0.

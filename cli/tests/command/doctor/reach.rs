@@ -3,7 +3,7 @@
 use multilock::{Closing, Masters, Policy};
 use multilock_test_support::{Keep, PATIENT, label, three};
 
-use super::{all, doctor, doctor_with};
+use super::{all, doctor, doctor_with, word};
 use crate::stage::{ms, urls};
 
 #[tokio::test]
@@ -51,6 +51,21 @@ async fn a_master_in_quarantine() {
         "no client has met any: {:#}",
         diagnosis.told
     );
+    // Without a client the time does not begin, however often doctor looks.
+    for finding in diagnosis
+        .findings()
+        .iter()
+        .filter(|finding| finding["code"] == "quarantine")
+    {
+        assert!(
+            word(finding, "seen").contains("no client has used it yet"),
+            "{finding}"
+        );
+        assert!(
+            word(finding, "remedy").contains("multilock wait-ready --all"),
+            "{finding}"
+        );
+    }
     let builder = Masters::builder().nodes(urls(&servers)).for_tests(ms(10_000));
     let builder = builder.node_timeout(ms(2_000)).connect_timeout(PATIENT);
     let client = builder.connect().await.expect("masters that can be used");
