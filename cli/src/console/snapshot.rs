@@ -219,8 +219,6 @@ fn master(node: &NodeStatus, examined: Option<&Examined>) -> Value {
                 "state": state,
                 "why": why,
                 "version": *connection.version,
-                "round_trip_us": u64::try_from(connection.round_trip.as_micros()).unwrap_or(u64::MAX),
-                "clock_offset_us": connection.clock_offset_us,
                 "quarantine_ms": ms(connection.quarantine),
                 "pending_releases": node.pending_releases,
             })
@@ -233,6 +231,10 @@ fn master(node: &NodeStatus, examined: Option<&Examined>) -> Value {
         let master = masters.find(|master| master["node"] == *node.node);
         let remembers = master.and_then(|master| master["remembers_ms"].as_u64());
         object["remembers_ms"] = remembers.map(|then| then + ms(examined.at.elapsed())).into();
+        // The connection knows those of its set-up, because nothing here asks for a vote.
+        for fact in ["round_trip_us", "clock_offset_us"] {
+            object[fact] = master.map_or(Value::Null, |master| master[fact].clone());
+        }
     }
     object
 }
@@ -248,4 +250,40 @@ fn longest_waits(locks: &[Inspection]) -> Vec<Value> {
             json!({"name": lock.name, "waiter": waiter, "waits_ms": waits(lock).map(ms), "waiting": lock.waiting})
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use multilock::Masters;
+
+    use super::*;
+
+    async fn status() -> Status {
+        let (masters, _) = Masters::in_memory(3).await.expect("masters");
+        masters.status()
+    }
+
+    /// A snapshot as the page gets it, after an examination with this report of the first master.
+    fn shown(status: &Status, report: Value) -> Value {
+        let mut report = report;
+        report["node"] = (*status.nodes[0].node).into();
+        let examined = Examined {
+            at: Instant::now(),
+            report: json!({"findings": [], "masters": [report]}),
+        };
+        let snapshot = Snapshot::new(status, None, Some(&examined));
+        serde_json::from_str(&snapshot.with_locks("", Order::Name)).expect("JSON")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn round_trip_and_clock_are_those_of_the_examination() {
+        let seen = shown(
+            &status().await,
+            json!({"round_trip_us": 1234, "clock_offset_us": -56}),
+        );
+        let [first, second] = [&seen["masters"][0], &seen["masters"][1]];
+        assert_eq!(first["round_trip_us"], 1234, "{seen:#}");
+        assert_eq!(first["clock_offset_us"], -56, "{seen:#}");
+        assert_eq!(second["round_trip_us"], Value::Null, "not examined: {seen:#}");
+    }
 }

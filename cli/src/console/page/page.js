@@ -65,8 +65,9 @@ function masterCard(master) {
   const add = (name, value) => value && facts.append(element("dt", name), element("dd", value));
   add("quarantine left", master.quarantine_ms > 0 && duration(master.quarantine_ms));
   add("version", master.version);
-  add("up for", duration(master.remembers_ms));
-  if (master.round_trip_us !== undefined) {
+  add("remembers", duration(master.remembers_ms));
+  // Known once the master has been examined.
+  if (Number.isInteger(master.round_trip_us)) {
     add("round trip", `${(master.round_trip_us / 1000).toFixed(1)} ms`);
     add("clock", `${master.clock_offset_us < 0 ? "" : "+"}${(master.clock_offset_us / 1000).toFixed(1)} ms`);
   }
