@@ -5,7 +5,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use multilock::{FencingToken, Holder, Inspection, LockError, NodeState, NodeStatus, Policy, Status};
+use multilock::{
+    FencingToken, Holder, Inspection, LockError, NodeError, NodeState, NodeStatus, Policy, Status,
+};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -110,9 +112,10 @@ struct Lock {
 impl Snapshot {
     pub(super) fn new(status: &Status, listed: Option<Arc<Listed>>, examined: Option<&Examined>) -> Self {
         let locks = listed.as_deref();
+        let judged = judged(status, examined);
         let head = json!({
             "at": humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
-            "ready": [ready(status, "RedLock", Policy::RedLock), ready(status, "MultiLock", Policy::MultiLock)],
+            "ready": [ready(&judged, "RedLock", Policy::RedLock), ready(&judged, "MultiLock", Policy::MultiLock)],
             "masters": status.nodes.iter().map(|node| master(node, examined)).collect::<Vec<_>>(),
             "findings": examined.map(|examined| &examined.report["findings"]),
             "error": locks.map(|locks| &locks.error),
@@ -201,13 +204,52 @@ fn ready(status: &Status, policy: &str, needed: Policy) -> Value {
     json!({"policy": policy, "in_ms": ready_in.map(ms)})
 }
 
+/// Report of the last examination about a master.
+fn report<'a>(examined: Option<&'a Examined>, node: &str) -> Option<&'a Value> {
+    let mut masters = examined?.report["masters"].as_array()?.iter();
+    masters.find(|master| master["node"] == node)
+}
+
+/// Reason why a master gives no vote although it is connected and remembers. A connection learns that by a vote, and
+/// nothing here asks for one.
+fn refusal(report: &Value) -> Option<String> {
+    if let Some(refusal) = report["refusal"].as_str() {
+        // The finding has the address of the entry in the FAQ.
+        let reason = refusal.split(" (see ").next().unwrap_or(refusal);
+        return Some(translated(reason));
+    }
+    if let Some(reason) = report["writes_refused"].as_str() {
+        return Some(format!("it takes no writes now: {reason}"));
+    }
+    let mut denied = report["denied"].as_array()?.iter();
+    let denied = denied.find(|denied| denied["needed"] == true)?;
+    Some(format!("the user may not run {}", denied["command"].as_str()?))
+}
+
+/// The status, with the masters away that the last examination found to give no vote.
+fn judged(status: &Status, examined: Option<&Examined>) -> Status {
+    let mut judged = status.clone();
+    for node in &mut judged.nodes {
+        if let Some(why) = report(examined, &node.node).and_then(refusal)
+            && node.connection.is_ok()
+        {
+            node.connection = Err(NodeError::Unavailable(why));
+        }
+    }
+    judged
+}
+
 /// A master, by the client's knowledge and by the last examination.
 fn master(node: &NodeStatus, examined: Option<&Examined>) -> Value {
+    let report = report(examined, &node.node);
+    let refusal = report.and_then(refusal);
     let mut object = match &node.connection {
         Err(error) => json!({"state": "away", "why": translated(error)}),
         Ok(connection) => {
             let (state, why) = if connection.is_silent {
                 ("silent", "it does not answer in time")
+            } else if let Some(why) = &refusal {
+                ("refused", why.as_str())
             } else if !connection.quarantine.is_zero() {
                 ("quarantine", "it may have forgotten locks")
             } else if node.is_overloaded {
@@ -227,13 +269,11 @@ fn master(node: &NodeStatus, examined: Option<&Examined>) -> Value {
     object["node"] = (*node.node).into();
     // Of a master that is away nothing is known of now.
     if let (Ok(_), Some(examined)) = (&node.connection, examined) {
-        let mut masters = examined.report["masters"].as_array().into_iter().flatten();
-        let master = masters.find(|master| master["node"] == *node.node);
-        let remembers = master.and_then(|master| master["remembers_ms"].as_u64());
+        let remembers = report.and_then(|report| report["remembers_ms"].as_u64());
         object["remembers_ms"] = remembers.map(|then| then + ms(examined.at.elapsed())).into();
         // The connection knows those of its set-up, because nothing here asks for a vote.
         for fact in ["round_trip_us", "clock_offset_us"] {
-            object[fact] = master.map_or(Value::Null, |master| master[fact].clone());
+            object[fact] = report.map_or(Value::Null, |report| report[fact].clone());
         }
     }
     object
@@ -273,6 +313,32 @@ mod tests {
         };
         let snapshot = Snapshot::new(status, None, Some(&examined));
         serde_json::from_str(&snapshot.with_locks("", Order::Name)).expect("JSON")
+    }
+
+    /// Nothing here asks for a vote, so no connection learns of it.
+    #[tokio::test(start_paused = true)]
+    async fn a_master_that_the_examination_refuses_has_no_vote() {
+        let status = status().await;
+        for (report, why) in [
+            (
+                json!({"refusal": "it is a replica, not a master (see https://a#replica)"}),
+                "it is a replica, not a master",
+            ),
+            (json!({"writes_refused": "OOM"}), "it takes no writes now: OOM"),
+            (
+                json!({"denied": [{"command": "pubsub", "needed": false}, {"command": "hset", "needed": true}]}),
+                "the user may not run hset",
+            ),
+        ] {
+            let seen = shown(&status, report);
+            let [first, second] = [&seen["masters"][0], &seen["masters"][1]];
+            assert_eq!((&first["state"], &first["why"]), (&"refused".into(), &why.into()));
+            assert_eq!(second["state"], "votes", "{seen:#}");
+            assert_eq!(seen["ready"][1]["in_ms"], Value::Null, "{seen:#}");
+            assert_eq!(seen["ready"][0]["in_ms"], 0, "{seen:#}");
+        }
+        let denied = json!({"denied": [{"command": "pubsub", "needed": false}], "has_vote": false});
+        assert_eq!(shown(&status, denied)["masters"][0]["state"], "votes");
     }
 
     #[tokio::test(start_paused = true)]

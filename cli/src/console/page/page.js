@@ -52,7 +52,7 @@ function announce(what, text) {
 
 const MASTER_STATES = {
   votes: ["has a vote", "good"], quarantine: ["in quarantine", "warn"], silent: ["silent", "bad"],
-  overloaded: ["overloaded", "bad"], away: ["not connected", "bad"],
+  overloaded: ["overloaded", "bad"], refused: ["refused", "bad"], away: ["not connected", "bad"],
 };
 
 function masterCard(master) {
