@@ -198,6 +198,11 @@ async fn the_page_shows_locks_masters_and_takes_locks_away() {
             texts == ["Nothing is wrong."]
         })
         .await;
+    browser
+        .until("the findings have an age", "#examined", |texts| {
+            texts.len() == 1 && texts[0].starts_with("examined ") && texts[0].ends_with(" s ago")
+        })
+        .await;
     browser.picture("console-light").await;
 
     // The search asks the console.

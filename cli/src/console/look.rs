@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{Stream, TryStreamExt, stream};
-use multilock::{Holder, Inspection, Masters, MastersBuilder};
+use multilock::{Holder, Inspection, Masters, MastersBuilder, NodeStatus, Status};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -17,8 +17,10 @@ const EVERY: Duration = Duration::from_secs(1);
 /// A look at many locks takes no more than this part of the time, unless that would be a pause of more than `LONGEST`.
 const PART: u32 = 10;
 const LONGEST: Duration = Duration::from_secs(5);
-/// Time between two examinations of the masters.
+/// Time between two examinations of the masters, if the connections tell of no change.
 const EXAMINED_EVERY: Duration = Duration::from_secs(30);
+/// Least time between two examinations.
+const EXAMINED_AFTER: Duration = Duration::from_secs(2);
 /// Time for which an examination watches the clients' lists of masters.
 const WATCHED_FOR: Duration = Duration::from_secs(5);
 /// Points of a curve, one for each look.
@@ -42,7 +44,7 @@ impl Looks {
         let (report, examined) = watch::channel(None);
         let (found, listed) = watch::channel(None);
         let (taken, snapshots) = watch::channel(None);
-        tokio::spawn(examine(builder, viewed.clone(), report));
+        tokio::spawn(examine(masters.clone(), builder, viewed.clone(), report));
         tokio::spawn(list(masters.clone(), viewed.clone(), found));
         tokio::spawn(compose(masters, viewed, examined, listed, taken));
         Self { snapshots, viewers }
@@ -131,21 +133,34 @@ async fn compose(
     }
 }
 
+/// Examines the masters every 30 s, and when the state of a connection changes.
 async fn examine(
+    masters: Masters,
     builder: MastersBuilder,
     mut viewers: watch::Receiver<usize>,
     examined: watch::Sender<Option<Examined>>,
 ) {
+    let mut status = masters.watch_status();
     while viewers.wait_for(|count| *count > 0).await.is_ok() {
+        let before = votes(&status.borrow_and_update());
         let report = doctor::report(builder.clone(), WATCHED_FOR).await.ok();
         let at = Instant::now();
         examined.send_replace(report.map(|report| Examined { at, report }));
-        sleep(EXAMINED_EVERY).await;
+        let changed = async {
+            sleep(EXAMINED_AFTER).await;
+            status.wait_for(|now| votes(now) != before).await.map(drop)
+        };
+        let _ = timeout(EXAMINED_EVERY, changed).await;
         if *viewers.borrow() == 0 {
             // It is old when the next viewer comes.
             examined.send_replace(None);
         }
     }
+}
+
+/// Whether each master has a vote, by its connection.
+fn votes(status: &Status) -> Vec<bool> {
+    status.nodes.iter().map(NodeStatus::has_vote).collect()
 }
 
 /// Load of the locks, look by look.

@@ -118,6 +118,7 @@ impl Snapshot {
             "ready": [ready(&judged, "RedLock", Policy::RedLock), ready(&judged, "MultiLock", Policy::MultiLock)],
             "masters": status.nodes.iter().map(|node| master(node, examined)).collect::<Vec<_>>(),
             "findings": examined.map(|examined| &examined.report["findings"]),
+            "examined_age_ms": examined.map(|examined| ms(examined.at.elapsed())),
             "error": locks.map(|locks| &locks.error),
             "curves": locks.map(|locks| &locks.curves),
             "longest": locks.map(|locks| &locks.longest),

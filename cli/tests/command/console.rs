@@ -164,6 +164,29 @@ async fn the_page_shows_masters_locks_and_findings() {
     );
 }
 
+/// An old finding beside a new state would mislead.
+#[tokio::test]
+async fn masters_are_examined_when_one_of_them_changes() {
+    let servers = three(ARGS).await;
+    let console = console(&servers, &[]).await;
+    let mut viewer = console.viewer("").await;
+    let seen = viewer.until(|seen| seen["findings"].is_array()).await;
+    assert!(
+        seen["examined_age_ms"].as_u64().is_some_and(|age| age < 5_000),
+        "{seen:#}"
+    );
+    servers[1].kill().await;
+    let begun = Instant::now();
+    let is_found = |seen: &Value| {
+        let findings = seen["findings"].as_array().into_iter().flatten();
+        findings
+            .into_iter()
+            .any(|finding| finding["code"] == "unreachable")
+    };
+    viewer.until(is_found).await;
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+}
+
 #[tokio::test]
 async fn locks_come_in_the_order_that_is_asked_for() {
     let servers = three(ARGS).await;

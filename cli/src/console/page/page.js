@@ -191,6 +191,8 @@ function show(snapshot) {
   if (isNew("ready", snapshot.ready)) showReady(snapshot.ready);
   if (isNew("masters", snapshot.masters)) byId("masters").replaceChildren(...snapshot.masters.map(masterCard));
   showFindings(snapshot.findings);
+  const age = snapshot.examined_age_ms;
+  setText(byId("examined"), age === null ? "" : `examined ${Math.floor(age / 1000)} s ago`);
   const curves = snapshot.curves ?? { held: [], waiting: [], grants: [] };
   drawCurve("held", curves.held, 0);
   drawCurve("waiting", curves.waiting, 0);
