@@ -58,7 +58,8 @@ impl Masters {
 
 impl MastersBuilder {
     /// Adds one master: a URL or a [`Node`] with options of its own. A URL is
-    /// `redis://[user:password@]host[:port][/db]`, `rediss://…` (feature `rustls`) or `unix:///path`.
+    /// `redis://[user:password@]host[:port][/db]`, `rediss://…` (feature `rustls`) or
+    /// `unix:///path[?db=n&user=u&pass=p]`. A query is refused with `redis://` and `rediss://`.
     pub fn node(mut self, node: impl Into<Node>) -> Self {
         self.nodes.push(node.into());
         self

@@ -42,7 +42,7 @@ pub struct Node {
 
 impl Node {
     /// Takes a URL: `redis://[user:password@]host[:port][/db]`, `rediss://…` (feature `rustls`) or
-    /// `unix:///path`.
+    /// `unix:///path[?db=n&user=u&pass=p]`. A query is refused with `redis://` and `rediss://`.
     pub fn url(url: impl Into<String>) -> Self {
         Self {
             url: NodeUrl::new(url),

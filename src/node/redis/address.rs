@@ -98,6 +98,10 @@ impl Address {
             "rediss" | "valkeys" if beyond.contains('#') => {
                 return Err("a lock must know which server it talks to");
             }
+            // The client library ignores it: `?db=3` would lock in database 0.
+            "redis" | "valkey" | "rediss" | "valkeys" if beyond.contains('?') => {
+                return Err("a query, which only unix:// may have; database 3 is /3");
+            }
             "rediss" | "valkeys" => secured(rest),
             _ => url.into_connection_info(),
         };

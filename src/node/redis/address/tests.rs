@@ -37,6 +37,14 @@ fn errors_hold_no_credentials() {
             "number 2, unix://… (invalid database number)",
         ),
         ("redis://:secret", "number 2, redis://… (not such a URL)"),
+        (
+            "redis://db?db=3&password=secret",
+            "number 2, redis://… (a query, which only unix:// may have; database 3 is /3)",
+        ),
+        (
+            "valkey://u:secret@db/3?protocol=resp3",
+            "number 2, valkey://… (a query, which only unix:// may have; database 3 is /3)",
+        ),
         // The port would be a number, and the path the remaining password.
         (
             "redis://u:12/secret@db",
@@ -52,6 +60,13 @@ fn errors_hold_no_credentials() {
         assert!(error.allowed.starts_with("redis://"), "{error}");
         assert!(!format!("{error} {error:?}").contains("secret"), "{error}");
     }
+}
+
+#[cfg(feature = "rustls")]
+#[test]
+fn a_query_is_refused_with_tls_as_well() {
+    let error = NodeUrl::new("rediss://db?db=3").parse(1).expect_err("a query");
+    assert!(error.value.contains("a query"), "{error}");
 }
 
 #[cfg(not(feature = "rustls"))]
