@@ -54,7 +54,8 @@ impl Masters {
     ///
     /// # Errors
     ///
-    /// [`ConnectError::Invalid`] names the variable; otherwise as [`MastersBuilder::connect`].
+    /// [`ConnectError::Invalid`] names the variable, or the option of [`MastersBuilder`] that the variable sets: a value that
+    /// can be read may be out of the option's range (`lease` for `MULTILOCK_LEASE=500`). Otherwise as [`MastersBuilder::connect`].
     ///
     /// # Cancel safety
     ///
@@ -81,7 +82,8 @@ impl MastersBuilder {
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`] names the variable. [`connect`](Self::connect) checks most of the values. A file with
+    /// [`InvalidInput`] names the variable. [`connect`](Self::connect) checks most of the values, and names the option of
+    /// this builder. A file with
     /// URLs is read here, which blocks meanwhile.
     pub fn from_variables<T: Into<OsString>>(
         variable: impl Fn(&str) -> Option<T>,
@@ -114,7 +116,7 @@ impl MastersBuilder {
     }
 }
 
-const DURATION: &str = "a duration such as 30s or 50ms";
+const DURATION: &str = "a duration such as 30s or 50ms, or a number of seconds";
 
 /// A number without a unit is one of seconds.
 fn duration(text: &str) -> Option<Duration> {

@@ -905,7 +905,7 @@ async fn from_the_environment() {
         (
             "MULTILOCK_LEASE",
             "soon",
-            "MULTILOCK_LEASE: \"soon\" is not allowed; allowed: a duration such as 30s or 50ms",
+            "MULTILOCK_LEASE: \"soon\" is not allowed; allowed: a duration such as 30s or 50ms, or a number of seconds",
         ),
         (
             "MULTILOCK_ALLOW_EVICTION",

@@ -192,7 +192,7 @@ fn bad_variables_are_named() {
         ),
         (
             vec![one, ("MULTILOCK_LEASE", "soon")],
-            "MULTILOCK_LEASE: \"soon\" is not allowed; allowed: a duration such as 30s or 50ms",
+            "MULTILOCK_LEASE: \"soon\" is not allowed; allowed: a duration such as 30s or 50ms, or a number of seconds",
         ),
         (
             vec![one, ("MULTILOCK_DRIFT_FACTOR", "1 %")],
