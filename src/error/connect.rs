@@ -76,8 +76,9 @@ pub enum Unfit {
     /// A master of the list is in another set: with another number of masters, or another set [for
     /// tests](crate::MastersBuilder::for_tests). The client uses none of its masters until that is corrected.
     #[error(
-        "{reported_by} is in a set of {set}, and this client lists {listed}; let every client list the same masters, or, once no \
-         client uses {reported_by} with another list, run DEL multilock_set there ({faq})",
+        "{reported_by} is in a set of {set}, and this client lists {listed}; {}, or, once no client uses {reported_by} \
+         otherwise, run DEL multilock_set there ({faq})",
+        to_agree(*.set, *.listed),
         faq = Faq("other set")
     )]
     OtherSet {
@@ -94,6 +95,15 @@ pub enum Unfit {
         /// Error of the server, in its own words.
         error: String,
     },
+}
+
+/// Change that lets the clients describe one set.
+fn to_agree(set: MasterSet, listed: MasterSet) -> &'static str {
+    if set.masters == listed.masters {
+        "set MastersBuilder::for_tests / MULTILOCK_FOR_TESTS alike in every client"
+    } else {
+        "let every client list the same masters"
+    }
 }
 
 /// Reason why a node is not connected.

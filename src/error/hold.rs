@@ -19,7 +19,8 @@ pub struct Lost;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LossCause {
-    /// The validity ended before a quorum had confirmed an extension.
+    /// The validity ended before a quorum had confirmed an extension, or the hold was not to be renewed any more
+    /// ([`lease`](crate::MultiLock::lease), [`max_hold`](crate::MultiLock::max_hold)).
     Expired,
     /// No quorum is left for the hold: too many masters serve another owner, or an operator has taken the names away
     /// there.
@@ -34,7 +35,9 @@ pub enum LossCause {
 impl fmt::Display for LossCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Expired => "its validity ended before enough masters had confirmed a renewal",
+            Self::Expired => {
+                "its validity ended: no renewal was confirmed in time, or it is not renewed any more (lease, max_hold)"
+            }
             Self::TakenAway => {
                 "it was taken away by force, or too many masters have the names for another holder"
             }
@@ -73,7 +76,7 @@ pub enum ExtendError {
     #[error(transparent)]
     Invalid(#[from] InvalidInput),
     /// The validity had ended before a quorum confirmed. A lost hold cannot be revived.
-    #[error("the hold is lost ({faq}): {votes}", faq = Faq("lost"))]
+    #[error("the hold is lost ({faq}){}", after_colon(.votes), faq = Faq("lost"))]
     Lost {
         /// Answer of each master; empty if the hold was lost before any was asked.
         votes: Votes,
@@ -86,6 +89,14 @@ pub enum ExtendError {
         /// Answer of each master.
         votes: Votes,
     },
+}
+
+/// Answers of the masters, for people; nothing if none was asked.
+fn after_colon(votes: &Votes) -> String {
+    match votes.iter().next() {
+        Some(_) => format!(": {votes}"),
+        None => String::new(),
+    }
 }
 
 /// Error of [`MultiLockGuard::unlock`](crate::MultiLockGuard::unlock). In each case this guard has given up

@@ -204,6 +204,42 @@ fn unfit() -> Vec<Unfit> {
     kinds
 }
 
+#[test]
+fn a_message_without_votes_has_no_colon_at_its_end() {
+    let text = ExtendError::Lost {
+        votes: Votes::default(),
+    }
+    .to_string();
+    assert!(text.ends_with("#lost)"), "{text}");
+    let nodes = [Arc::from("m0")];
+    let votes = Votes::new(nodes.iter(), &[Vote::NotHeld]);
+    let text = ExtendError::Lost { votes }.to_string();
+    assert!(text.contains("#lost): m0: "), "{text}");
+}
+
+#[test]
+fn a_set_of_the_same_number_is_told_of_its_tests_alone() {
+    let set = |masters, for_tests| MasterSet { masters, for_tests };
+    let told = |set, listed| {
+        let reported_by = "m".into();
+        Unfit::OtherSet {
+            reported_by,
+            set,
+            listed,
+        }
+        .to_string()
+    };
+    let text = told(set(3, Some(2000 * MS)), set(3, None));
+    let cure = "this client lists 3 masters; set MastersBuilder::for_tests / MULTILOCK_FOR_TESTS alike in every client, \
+                or, once no client uses m otherwise, run DEL multilock_set there";
+    assert!(text.contains(cure), "{text}");
+    let text = told(set(5, None), set(3, None));
+    assert!(
+        text.contains("3 masters; let every client list the same masters, or, "),
+        "{text}"
+    );
+}
+
 /// Messages of holds that have not ended as they were to.
 fn ends_of_holds() -> [String; 8] {
     let votes = Votes::default;

@@ -76,8 +76,8 @@ pub(crate) fn held_long(names: &Names, held_for: Duration) {
     tracing::warn!(target: TARGET, %names, %held_for, "hold lasts long; its guard may be forgotten, or its task stuck");
 }
 
-pub(crate) fn hold_lost(names: &Names, votes: &Votes) {
-    tracing::warn!(target: TARGET, %names, %votes, "hold lost");
+pub(crate) fn hold_lost(names: &Names, cause: LossCause, votes: &Votes) {
+    tracing::warn!(target: TARGET, %names, %cause, %votes, "hold lost");
 }
 
 pub(crate) fn retaken(names: &Names, node: &str) {

@@ -45,7 +45,7 @@ pub(crate) fn dispose(client: &Arc<ClientCore>, grant: &Arc<Grant>, is_valid: bo
         && matches!(end, GuardEnd::Release(_))
     {
         // The watchdog had no time to notice the loss, and will not notice it any more.
-        log::hold_lost(&grant.names, &client.pool.evidence(&grant.votes()));
+        log::hold_lost(&grant.names, cause, &client.pool.evidence(&grant.votes()));
     }
     let Some(trace) = trace else {
         return end;

@@ -131,11 +131,12 @@ pub(crate) fn clean_up(pool: &Arc<Pool>, grant: &Grant) {
     // Closing waits until the release is sent.
     let _under_way = pool.tracker.token();
     let is_mine = grant.begin_release();
+    let cause = grant.loss().unwrap_or(LossCause::Expired);
     if is_mine && !grant.state().was_idle {
-        log::hold_lost(&grant.names, &pool.evidence(&grant.votes()));
+        log::hold_lost(&grant.names, cause, &pool.evidence(&grant.votes()));
     }
     if let Some(trace) = grant.trace.take() {
-        trace.lost(grant.loss().unwrap_or(LossCause::Expired));
+        trace.lost(cause);
     }
     if is_mine {
         Release::in_background(pool, grant.claim(), None, grant.touched());

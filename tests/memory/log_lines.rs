@@ -197,6 +197,10 @@ fn assert_lost_once(journal: &Journal, what: &str) {
     let lines = journal.of(LOST);
     assert_eq!(lines.len(), 1, "{what}: {lines:#?}");
     assert_eq!((lines[0].level, &*lines[0].fields["names"]), (Level::WARN, "a"));
+    assert!(
+        lines[0].fields["cause"].starts_with("its validity ended: "),
+        "{what}: {lines:#?}"
+    );
     assert_eq!(journal.warnings().len(), 1, "{what}: {:#?}", journal.warnings());
 }
 

@@ -70,6 +70,10 @@ async fn a_fixed_lease_is_not_renewed() {
     let loss = guard.lost().await;
     assert_eq!(loss.cause, LossCause::Expired);
     assert!(
+        loss.to_string().contains("or it is not renewed any more"),
+        "{loss}"
+    );
+    assert!(
         begun.elapsed() <= ms(988) && begun.elapsed() >= ms(980),
         "{:?}",
         begun.elapsed()
