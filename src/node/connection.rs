@@ -325,20 +325,21 @@ impl Link {
                 self.refused_ms.store(0, Ordering::Relaxed);
                 self.events.has_changed();
             }
-            Ok(_) => {}
-            Err(Fault::Server { class, error }) => match class {
-                // The role has changed, or the server no longer knows the user: the next connection checks the role
-                // and logs in.
-                FaultClass::NotMaster | FaultClass::LoggedOut => self.replace(error),
-                FaultClass::Passing => {
-                    let ms = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
-                    if self.refused_ms.swap(ms.saturating_add(1), Ordering::Relaxed) == 0 {
-                        self.events.has_changed();
-                    }
+            // The role has changed, or the server no longer knows the user: the next connection checks the role and logs in.
+            Err(Fault::Server {
+                class: FaultClass::NotMaster | FaultClass::LoggedOut,
+                error,
+            }) => self.replace(error),
+            Err(Fault::Server {
+                class: FaultClass::Passing,
+                ..
+            }) => {
+                let ms = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
+                if self.refused_ms.swap(ms.saturating_add(1), Ordering::Relaxed) == 0 {
+                    self.events.has_changed();
                 }
-                _ => {}
-            },
-            Err(_) => {}
+            }
+            _ => {}
         }
     }
 
