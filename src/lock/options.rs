@@ -266,7 +266,7 @@ impl LockOptions {
         } else if self.fair {
             "fair, because its client is served first"
         } else if self.rare().announced {
-            "announced, because watchers are shown no leader while the names stay with their client"
+            "announced, which lead sets, because watchers are shown no leader while the names stay with their client"
         } else {
             return Ok(());
         };

@@ -42,14 +42,25 @@ pub struct LockSet {
 
 /// Error of taking a [`LockSet`]: the refusal of one of its locks. None of the locks is held then.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("lock {} of the set: {error}", .index + 1)]
+#[error("{}{error}", place(*.index, .error))]
 #[non_exhaustive]
 pub struct LockSetError {
-    /// Index of the refused lock, from 0, in the order in which the set was put together.
+    /// Index of the refused lock, from 0, in the order in which the set was put together; 0 for a set without locks.
     pub index: usize,
     /// Reason of the refusal.
     pub error: LockError,
 }
+
+/// Name of the refused lock, for people; nothing for a set without locks.
+fn place(index: usize, error: &LockError) -> String {
+    match error {
+        LockError::Invalid(invalid) if invalid.field == NUMBER => String::new(),
+        _ => format!("lock {} of the set: ", index + 1),
+    }
+}
+
+/// Field of the refusal of a set without locks.
+const NUMBER: &str = "locks";
 
 /// Error of [`LockSet::run`]: the fate of the locks, apart from the output of the body.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
@@ -231,6 +242,9 @@ impl LockSet {
     /// # Ok(()) }
     /// ```
     ///
+    /// The body is an async closure: `async |guard| …`. A closure that returns an async block, `|_| async move { … }`, does
+    /// not compile here ("implementation of `AsyncFnOnce` is not general enough").
+    ///
     /// # Errors
     ///
     /// - [`RunSetError::Lock`] when the body never began.
@@ -271,7 +285,7 @@ impl LockSet {
     fn request(&self) -> Result<Vec<AcquireRequest>, LockSetError> {
         let of_lock = |index: usize| move |error: LockError| LockSetError { index, error };
         if self.locks.is_empty() {
-            return Err(of_lock(0)(InvalidInput::new("locks", 0, "one or more").into()));
+            return Err(of_lock(0)(InvalidInput::new(NUMBER, 0, "one or more").into()));
         }
         let mut all: Vec<AcquireRequest> = Vec::with_capacity(self.locks.len());
         for (index, lock) in self.locks.iter().enumerate() {

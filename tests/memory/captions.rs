@@ -218,7 +218,7 @@ async fn a_text_that_cannot_be_shown_is_refused_before_any_master_is_asked() {
         .expect_err("odd");
     assert!(
         odd.to_string()
-            .starts_with("sticky: true is not allowed; allowed: false with announced"),
+            .starts_with("sticky: true is not allowed; allowed: false with announced, which lead sets, "),
         "{odd}"
     );
     assert_eq!(executed(&cluster, "acquire"), 0);

@@ -356,9 +356,12 @@ async fn invalid(set: LockSet) -> (usize, &'static str, String) {
     let refused = set.lock().await.expect_err("it cannot be");
     let tried = set.try_lock().await.expect_err("nor tried");
     assert_eq!(refused, tried);
+    let text = refused.to_string();
     let LockError::Invalid(invalid) = refused.error else {
         panic!("{refused}");
     };
+    let names_a_lock = text.starts_with(&format!("lock {} of the set: ", refused.index + 1));
+    assert_eq!(names_a_lock, invalid.field != "locks", "{text}");
     (refused.index, invalid.field, invalid.to_string())
 }
 
