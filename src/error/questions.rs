@@ -28,6 +28,11 @@ macro_rules! answers_as_its_refusal {
                 self.refusal().is_some_and(crate::LockError::is_permanent)
             }
 
+            /// As [`LockError::votes`](crate::LockError::votes), for a lock that was not acquired.
+            pub fn votes(&self) -> Option<&crate::Votes> {
+                self.refusal().and_then(crate::LockError::votes)
+            }
+
             /// As [`LockError::retry_after`](crate::LockError::retry_after), for a lock that was not acquired.
             pub fn retry_after(&self) -> Option<std::time::Duration> {
                 self.refusal().and_then(crate::LockError::retry_after)

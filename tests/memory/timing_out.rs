@@ -212,5 +212,7 @@ async fn what_runs_a_body_tells_of_the_lock_that_it_did_not_get() {
     };
     let told = |error: &LockSetError| (error.index, error.is_contended(), error.holder() == Some("web-1"));
     assert_eq!(told(&error), (1, true, true));
+    assert_eq!(error.votes(), error.error.votes());
+    assert!(error.votes().is_some());
     assert!(error.retry_after().is_some_and(|left| left > ms(29_000)));
 }
