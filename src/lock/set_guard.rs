@@ -81,6 +81,7 @@ impl LockSetGuard {
 
     /// Takes the set apart, so that the guards can be given up one by one. The guards come in the order in which the
     /// set was put together.
+    #[must_use = "dropping the guards releases the locks"]
     pub fn into_guards(self) -> Vec<MultiLockGuard<Either>> {
         self.guards
     }
