@@ -3,7 +3,9 @@
 //! ```text
 //! cargo run --features rustls --example tls -- ca.pem rediss://a:6380 rediss://b:6380 rediss://c:6380
 //! ```
-//! From the environment the same takes no code: `MULTILOCK_TLS_CA_FILE=ca.pem MULTILOCK_NODES=rediss://a:6380,…`.
+//! From the environment the same takes one line before `Masters::from_env`,
+//! `rustls::crypto::ring::default_provider().install_default()`, and the variables
+//! `MULTILOCK_TLS_CA_FILE=ca.pem MULTILOCK_NODES=rediss://a:6380,…`.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -66,7 +66,9 @@ pub enum LockError {
     /// An option is out of its range. No master was asked.
     #[error(transparent)]
     Invalid(#[from] InvalidInput),
-    /// Other owners hold the names, or several contenders got a part of the votes each.
+    /// Other owners hold the names, or several contenders got a part of the votes each. A key of the same name that is no
+    /// lock, such as a list, is in the way as well: [`inspect`](crate::MultiLock::inspect) shows it as
+    /// [`NodeState::Foreign`](crate::NodeState::Foreign).
     #[error("held by {}{}, worth trying again in {}: {votes}", .holder.as_deref().unwrap_or("another"), in_brackets(.about.as_deref()), Rounded(*.retry_after))]
     Contended {
         /// Label of a holder's client ([`client_label`](crate::MastersBuilder::client_label)), if a master
@@ -148,7 +150,8 @@ fn because(last: Option<&LockError>) -> String {
 }
 
 impl LockError {
-    /// Answers of the masters in the last round, if there was one.
+    /// Answers of the masters in the last round, if there was one. Behind a task of this process that holds the lock, no
+    /// master is asked: these are the answers to that holder, so most of them are grants.
     pub fn votes(&self) -> Option<&Votes> {
         match self {
             Self::Invalid(_) | Self::Upgrade { .. } | Self::Closed => None,

@@ -293,7 +293,10 @@ impl<M: Mode> MultiLockGuard<M> {
     /// the hold. Unlocking and dropping are no loss and do not cancel it. Every call returns a child token:
     /// cancelling it ends the work under it, and has no other effect.
     ///
-    /// A task on the runtime of the first call watches for the loss, or one on the runtime of the connections
+    /// A task cancels it a moment after [`lost`](Self::lost) resolves, usually within a millisecond. To stop at once, await
+    /// `lost`.
+    ///
+    /// That task is on the runtime of the first call, or one on the runtime of the connections
     /// if there is none. If that runtime ends before the hold, the token is cancelled, too.
     ///
     /// ```

@@ -512,6 +512,10 @@ impl<M: Mode> MultiLock<M> {
     /// - [`LockError::TooLate`], [`LockError::Unfenced`], [`LockError::Misconfigured`],
     ///   [`LockError::Upgrade`], [`LockError::Closed`] and [`LockError::Invalid`] as documented there.
     ///
+    /// # Panics
+    ///
+    /// If the tokio runtime has no timer ([`enable_time`](tokio::runtime::Builder::enable_time)).
+    ///
     /// # Cancel safety
     ///
     /// If the future is dropped at any point, all that the masters may have granted is released in the
@@ -546,6 +550,10 @@ impl<M: Mode> MultiLock<M> {
     ///   [`LockError::Invalid`], which no waiting would cure.
     /// - Outside of a tokio runtime it does not wait, and returns the same as [`try_lock`](Self::try_lock).
     ///
+    /// # Panics
+    ///
+    /// If the tokio runtime has no timer ([`enable_time`](tokio::runtime::Builder::enable_time)).
+    ///
     /// # Cancel safety
     ///
     /// If the future is dropped at any point, all that the masters may have granted is released in the
@@ -570,6 +578,9 @@ impl<M: Mode> MultiLock<M> {
     /// let receipt = masters.red_lock("invoice:42").run(async |_guard| charge().await).await?;
     /// # Ok(()) }
     /// ```
+    ///
+    /// The body is an async closure: `async |guard| …`. A closure that returns an async block, `|_| async move { … }`, does
+    /// not compile here ("implementation of `AsyncFnOnce` is not general enough").
     ///
     /// Spawned tasks and closures of `spawn_blocking` go on when the body is dropped. Pass them the token
     /// that is cancelled at the loss:
@@ -598,6 +609,10 @@ impl<M: Mode> MultiLock<M> {
     /// - [`RunError::Lost`] when the body was dropped.
     /// - [`RunError::Overlapped`] with the output of the body, when it came to its end but the lock did not
     ///   last.
+    ///
+    /// # Panics
+    ///
+    /// If the tokio runtime has no timer ([`enable_time`](tokio::runtime::Builder::enable_time)).
     ///
     /// # Cancel safety
     ///
@@ -670,7 +685,8 @@ impl<M: Mode> MultiLock<M> {
     /// The call first looks up the holders. A holder that was seen on any master is then excluded on every
     /// master that answers, until its lease has ended. Late requests of that holder have no effect. The holder learns
     /// of the loss at its next extension. A hold that is granted after the look is left alone. So is a key
-    /// that is no lock: see [`Forced::spared`].
+    /// that is no lock: see [`Forced::spared`]. But any string counts as a lock of another library, and is deleted, also one
+    /// without an expiry.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

@@ -157,6 +157,9 @@ impl OnceJob {
     ///
     /// While one process runs the body, the others wait for it, at most for the time set by [`wait`](MultiLock::wait).
     ///
+    /// The body is an async closure: `async |guard| …`. A closure that returns an async block, `|_| async move { … }`, does
+    /// not compile here ("implementation of `AsyncFnOnce` is not general enough").
+    ///
     /// # Errors
     ///
     /// - [`OnceError::Lock`] when the body never began, with the errors of [`MultiLock::lock`]. [`LockError::Invalid`] for a

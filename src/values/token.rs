@@ -15,6 +15,8 @@ use std::fmt;
 /// Hand it to the resource with every write. The resource rejects a write with a smaller token than the
 /// largest it has seen. So a holder that was paused past its lease can do no harm.
 ///
+/// A token cannot be made of a stored number: compare [`get`](Self::get) with the stored `u64`.
+///
 /// A second entry into a hold has the same token. A hold that was handed on inside a process has a larger
 /// token than the hold before. Its token is smaller than that of every grant after the process has released
 /// the names.
