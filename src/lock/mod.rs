@@ -514,7 +514,7 @@ impl<M: Mode> MultiLock<M> {
     ///
     /// # Panics
     ///
-    /// If the tokio runtime has no timer ([`enable_time`](tokio::runtime::Builder::enable_time)).
+    /// If the tokio runtime has no timer (`enable_time` of its builder).
     ///
     /// # Cancel safety
     ///
@@ -552,7 +552,7 @@ impl<M: Mode> MultiLock<M> {
     ///
     /// # Panics
     ///
-    /// If the tokio runtime has no timer ([`enable_time`](tokio::runtime::Builder::enable_time)).
+    /// If the tokio runtime has no timer (`enable_time` of its builder).
     ///
     /// # Cancel safety
     ///
@@ -612,7 +612,7 @@ impl<M: Mode> MultiLock<M> {
     ///
     /// # Panics
     ///
-    /// If the tokio runtime has no timer ([`enable_time`](tokio::runtime::Builder::enable_time)).
+    /// If the tokio runtime has no timer (`enable_time` of its builder).
     ///
     /// # Cancel safety
     ///
