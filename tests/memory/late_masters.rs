@@ -2,7 +2,7 @@
 
 use crate::support::{connect, connect_by_default, ms, slow_down};
 use futures::FutureExt;
-use multilock::sim::Cluster;
+use multilock::sim::{Cluster, Master};
 use multilock::{
     Closing, LockError, LossCause, Masters, MultiLock, MultiLockGuard, Quarantine, Rounds, Unlocked, Vote,
 };
@@ -255,7 +255,7 @@ async fn closing_waits_for_a_silent_master_for_four_node_timeouts() {
             let cluster = Cluster::new(3);
             let masters = connect_by_default(&cluster).await;
             let _guard = masters.red_lock("a").try_lock().await.expect("free");
-            cluster.iter().take(frozen).for_each(|master| master.freeze());
+            cluster.iter().take(frozen).for_each(Master::freeze);
             let _ = masters.red_lock("b").try_lock().await;
             sleep(ms(silent_for)).await;
             let begun = Instant::now();
