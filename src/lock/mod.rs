@@ -514,7 +514,7 @@ impl<M: Mode> MultiLock<M> {
     ///
     /// # Panics
     ///
-    /// If the tokio runtime has no timer (`enable_time` of its builder).
+    /// If a master has to be asked, and the tokio runtime of the call has no timer (`enable_time` of its builder).
     ///
     /// # Cancel safety
     ///
@@ -552,7 +552,7 @@ impl<M: Mode> MultiLock<M> {
     ///
     /// # Panics
     ///
-    /// If the tokio runtime has no timer (`enable_time` of its builder).
+    /// If a master has to be asked, and the tokio runtime of the call has no timer (`enable_time` of its builder).
     ///
     /// # Cancel safety
     ///
@@ -612,7 +612,7 @@ impl<M: Mode> MultiLock<M> {
     ///
     /// # Panics
     ///
-    /// If the tokio runtime has no timer (`enable_time` of its builder).
+    /// If a master has to be asked, and the tokio runtime of the call has no timer (`enable_time` of its builder).
     ///
     /// # Cancel safety
     ///

@@ -11,6 +11,8 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::snapshot::{Examined, Listed, Point, Snapshot};
 use crate::doctor;
+use crate::exit::unanswered;
+use crate::list::POLICY;
 
 /// Least time between two looks.
 const EVERY: Duration = Duration::from_secs(1);
@@ -102,9 +104,8 @@ async fn list(
         while *viewers.borrow() > 0 {
             let begun = Instant::now();
             let locks: Result<Vec<Inspection>, _> = masters.held("*").try_collect().await;
-            if let Ok(locks) = &locks {
-                curves.add(locks);
-            }
+            let locks = locks.map_err(|error| unanswered(error, &masters, POLICY).message);
+            curves.add(locks.as_deref().ok());
             found.send_replace(Some(Arc::new(Listed::new(locks, &curves.points))));
             let took = begun.elapsed();
             sleep_until(begun + EVERY.max((took * PART).min(took + LONGEST))).await;
@@ -166,7 +167,8 @@ fn votes(status: &Status) -> Vec<bool> {
 /// Load of the locks, look by look.
 #[derive(Debug, Default)]
 struct Curves {
-    points: VecDeque<Point>,
+    /// `None` for a look that too few masters answered.
+    points: VecDeque<Option<Point>>,
     /// Holders at the last look.
     before: Option<(Instant, Holders)>,
 }
@@ -175,7 +177,15 @@ struct Curves {
 type Holders = HashMap<String, Vec<Holder>>;
 
 impl Curves {
-    fn add(&mut self, locks: &[Inspection]) {
+    fn add(&mut self, locks: Option<&[Inspection]>) {
+        if self.points.len() == POINTS {
+            self.points.pop_front();
+        }
+        let point = locks.map(|locks| self.point(locks));
+        self.points.push_back(point);
+    }
+
+    fn point(&mut self, locks: &[Inspection]) -> Point {
         let now = Instant::now();
         let holders = |lock: &Inspection| lock.agreed.iter().chain(&lock.readers).cloned().collect();
         let holders: Holders = locks
@@ -192,14 +202,12 @@ impl Curves {
             let count = all.filter(|(name, holder)| is_new(name, holder)).count();
             f64::from(u32::try_from(count).unwrap_or(u32::MAX)) / (now - then).as_secs_f64()
         });
-        if self.points.len() == POINTS {
-            self.points.pop_front();
-        }
-        self.points.push_back(Point {
-            grants: grants.unwrap_or_default(),
-            held: holders.values().filter(|holders| !holders.is_empty()).count(),
-            waiting: locks.iter().map(|lock| lock.waiting).sum(),
-        });
+        let held = holders.values().filter(|holders| !holders.is_empty()).count();
         self.before = Some((now, holders));
+        Point {
+            grants: grants.unwrap_or_default(),
+            held,
+            waiting: locks.iter().map(|lock| lock.waiting).sum(),
+        }
     }
 }

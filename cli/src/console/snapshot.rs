@@ -5,9 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use multilock::{
-    FencingToken, Holder, Inspection, LockError, NodeError, NodeState, NodeStatus, Policy, Status,
-};
+use multilock::{FencingToken, Holder, Inspection, NodeError, NodeState, NodeStatus, Policy, Status};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -69,12 +67,17 @@ pub(super) struct Listed {
 }
 
 impl Listed {
-    pub(super) fn new(locks: Result<Vec<Inspection>, LockError>, curves: &VecDeque<Point>) -> Self {
+    pub(super) fn new(locks: Result<Vec<Inspection>, String>, curves: &VecDeque<Option<Point>>) -> Self {
         let (locks, error) = match locks {
             Ok(locks) => (locks, None),
-            Err(error) => (Vec::new(), Some(translated(error))),
+            Err(error) => (Vec::new(), Some(error)),
         };
-        let number = |number: fn(&Point) -> Value| curves.iter().map(number).collect::<Vec<_>>();
+        let number = |number: fn(&Point) -> Value| {
+            let points = curves.iter().map(Option::as_ref);
+            points
+                .map(|point| point.map_or(Value::Null, number))
+                .collect::<Vec<_>>()
+        };
         Self {
             at: Instant::now(),
             error,
@@ -122,7 +125,7 @@ impl Snapshot {
             "error": locks.map(|locks| &locks.error),
             "curves": locks.map(|locks| &locks.curves),
             "longest": locks.map(|locks| &locks.longest),
-            "total": locks.map(|locks| locks.locks.len()),
+            "total": locks.filter(|locks| locks.error.is_none()).map(|locks| locks.locks.len()),
             "locks_age_ms": locks.map(|locks| ms(locks.at.elapsed())),
         });
         let head = head.to_string();

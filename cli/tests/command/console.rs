@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use multilock_test_support::{Server, WITHIN, connect, held_everywhere, three, until};
+use multilock_test_support::{Server, WITHIN, connect, held_everywhere, label, three, until};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -185,6 +185,35 @@ async fn masters_are_examined_when_one_of_them_changes() {
     };
     viewer.until(is_found).await;
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+}
+
+/// Old numbers would look like the present.
+#[tokio::test]
+async fn without_a_majority_no_number_is_shown_as_present() {
+    let servers = three(ARGS).await;
+    let masters = connect(urls(&servers)).await;
+    let _guard = held_everywhere(&masters.red_lock("a")).await;
+    let console = console(&servers, &[]).await;
+    let mut viewer = console.viewer("").await;
+    viewer
+        .until(|seen| {
+            seen["curves"]["held"]
+                .as_array()
+                .is_some_and(|held| held.contains(&1.into()))
+        })
+        .await;
+    servers[0].kill().await;
+    servers[1].kill().await;
+    let seen = viewer.until(|seen| seen["error"].is_string()).await;
+    assert_eq!(seen["total"], Value::Null, "{seen:#}");
+    for curve in ["held", "waiting", "grants"] {
+        let points = seen["curves"][curve].as_array().expect("points");
+        assert_eq!(points.last(), Some(&Value::Null), "{curve}: {seen:#}");
+    }
+    // A master that lists its locks grants nothing.
+    let error = seen["error"].as_str().expect("text");
+    let answered = format!("{}: answered", label(&servers[2]));
+    assert!(error.contains(&answered) && !error.contains("granted"), "{error}");
 }
 
 #[tokio::test]

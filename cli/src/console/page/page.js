@@ -98,13 +98,22 @@ function showFindings(findings) {
 function drawCurve(name, values, digits) {
   const svg = byId(`curve-${name}`);
   const largest = Math.max(1, ...values);
-  const points = values.map((value, at) => `${90 - values.length + at},${46 - (44 * value) / largest}`);
-  const line = document.createElementNS("http://www.w3.org/2000/svg", "polyline");
-  line.setAttribute("points", points.join(" "));
+  // A line for each stretch between looks that failed.
+  const stretches = [[]];
+  values.forEach((value, at) => {
+    if (value === null) stretches.push([]);
+    else stretches[stretches.length - 1].push(`${90 - values.length + at},${46 - (44 * value) / largest}`);
+  });
+  const lines = stretches.map((points) => {
+    const line = document.createElementNS("http://www.w3.org/2000/svg", "polyline");
+    line.setAttribute("points", points.join(" "));
+    return line;
+  });
   svg.setAttribute("viewBox", "0 0 89 48");
   svg.setAttribute("preserveAspectRatio", "none");
-  svg.replaceChildren(line);
-  byId(`now-${name}`).textContent = values.length ? values[values.length - 1].toFixed(digits) : "";
+  svg.replaceChildren(...lines);
+  const now = values.length ? values[values.length - 1] : null;
+  byId(`now-${name}`).textContent = now === null ? "" : now.toFixed(digits);
 }
 
 function showLongest(longest) {
@@ -177,7 +186,7 @@ function showLocks({ locks, found, total, error, locks_age_ms: age }) {
   byId("none").hidden = total > 0;
   // With an error too few masters told what they have.
   const nothing = error ? "It is not known which locks are held." : "No lock is held or waited for.";
-  setText(byId("none"), total === null ? "The locks are being read…" : nothing);
+  setText(byId("none"), total === null && !error ? "The locks are being read…" : nothing);
   const count = locks.length < found ? `${locks.length} of ${found} shown, ${total} in all` : `${found} of ${total}`;
   const old = age > 3000 ? `, ${duration(age)} ago` : "";
   setText(byId("count"), total === null ? "" : count + old);
