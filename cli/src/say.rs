@@ -112,9 +112,13 @@ impl Drop for LiveLine {
 
 /// A text in one line, for a terminal, which would obey its control characters.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
-    replace(text, char::is_control, |letter| {
-        letter.escape_default().to_string()
-    })
+    replace(text, is_obeyed, |letter| letter.escape_default().to_string())
+}
+
+/// Whether a terminal obeys a character: it is a control character, or turns the direction of the text behind it, so that
+/// another name is read than the one that is there.
+fn is_obeyed(letter: char) -> bool {
+    letter.is_control() || matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Lines for a terminal.
@@ -126,7 +130,7 @@ pub(crate) fn lines(text: &str) -> Cow<'_, str> {
 pub(crate) fn escape(text: &str, by: impl Fn(char) -> String) -> Cow<'_, str> {
     replace(
         text,
-        |letter| letter.is_control() && !matches!(letter, '\n' | '\t'),
+        |letter| is_obeyed(letter) && !matches!(letter, '\n' | '\t'),
         by,
     )
 }
@@ -156,5 +160,17 @@ impl fmt::Display for Rough {
         } else {
             humantime::format_duration(Duration::from_secs(seconds)).fmt(f)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_obeys_is_written_out() {
+        assert_eq!(visible("rtl\u{202e}abc\u{2066}\n"), r"rtl\u{202e}abc\u{2066}\n");
+        assert_eq!(lines("a\n\u{202e}b"), "a\n\\u{202e}b");
+        assert_eq!(visible("Zürich, 東京"), "Zürich, 東京");
     }
 }
