@@ -9,6 +9,7 @@ use redis::aio::MultiplexedConnection;
 use tokio::time::sleep;
 
 use crate::client::Who;
+use crate::processors::Apart;
 use crate::stats::Durations;
 use crate::support::Server;
 
@@ -45,6 +46,14 @@ impl Cluster {
     /// The first n masters.
     pub fn urls(&self, n: usize) -> Vec<String> {
         self.servers.iter().take(n).map(Server::url).collect()
+    }
+
+    /// The first of `n` masters on a processor apart from this program's, if it is the only one.
+    pub fn apart_if_alone(&self, n: usize) -> Result<Option<Apart>> {
+        let [server] = &self.servers[..n] else {
+            return Ok(None);
+        };
+        Apart::from(server.pid().context("a server that runs")?).map(Some)
     }
 
     pub fn observers(&self, n: usize) -> &[MultiplexedConnection] {

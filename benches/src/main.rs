@@ -8,6 +8,7 @@ mod crew;
 mod distance;
 mod machine;
 mod pairs;
+mod processors;
 mod report;
 mod scenario;
 mod spend;

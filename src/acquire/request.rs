@@ -145,7 +145,7 @@ impl AcquireRequest {
         let guard = HoldGuard::handed_on(&self.client, hold, self.renew, self.owner.as_ref())?;
         let hold = guard.hold();
         let left = hold.remaining();
-        if left <= self.min_validity || left < enough(self.lease, self.renew) {
+        if left <= self.min_validity || left < enough(self.lease, self.renew).max(self.at_least) {
             return None;
         }
         log::taken_over(&self.names);

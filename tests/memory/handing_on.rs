@@ -305,14 +305,21 @@ async fn one_that_waits_for_a_late_answer_keeps_its_turn() {
 
 #[tokio::test(start_paused = true)]
 async fn a_hold_that_is_taken_late_is_asked_for_again() {
-    let (_, masters) = three().await;
-    let lock = masters.red_lock("a").lease(ms(1500));
-    let first = lock.lock().await.expect("free");
-    let mut next = Box::pin(lock.lock());
-    assert!(tokio::time::timeout(ms(20), &mut next).await.is_err());
-    assert_eq!(first.unlock().await.expect("held"), Unlocked::HandedOn);
-    // The task of the next one is busy meanwhile, for less than its time to come.
-    sleep(ms(950)).await;
-    let guard = next.await.expect("granted");
-    assert!(guard.validity() > ms(1350), "{:?}", guard.validity());
+    let (cluster, masters) = three().await;
+    let brief = cluster
+        .connect(Masters::builder().lease(ms(1200)))
+        .await
+        .expect("in memory");
+    let fixed = masters.red_lock("fixed").lease(ms(1500));
+    let kept = brief.red_lock("kept").at_least(ms(900));
+    // What is left would do for one that comes in time. The task of the next one is busy for less than its time to come.
+    for (lock, held, busy, needed) in [(fixed, 20, 950, 1350), (kept, 910, 250, 900)] {
+        let first = lock.lock().await.expect("free");
+        let mut next = Box::pin(lock.lock());
+        assert!(tokio::time::timeout(ms(held), &mut next).await.is_err());
+        assert_eq!(first.unlock().await.expect("held"), Unlocked::HandedOn);
+        sleep(ms(busy)).await;
+        let guard = next.await.expect("granted");
+        assert!(guard.validity() > ms(needed), "{:?}", guard.validity());
+    }
 }

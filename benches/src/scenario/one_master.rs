@@ -19,12 +19,14 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
     let who = [Who::Fenced, Who::GoRedsync];
     let clients = connect_all(&who, &bench.cluster.urls(1), Settings::default()).await?;
     let cluster = &bench.cluster;
+    let apart = cluster.apart_if_alone(1)?;
     let one = interleaved(&clients, repeats, time, async |client, time| {
         let segment = one_task(client, time, NEVER).await?;
         cluster.settle(1, client.who).await?;
         Ok(segment)
     })
     .await?;
+    drop(apart);
     let many = interleaved(&clients, repeats, time, async |client, time| {
         let segment = many_tasks(client, TASKS, time).await?;
         cluster.settle(1, client.who).await?;

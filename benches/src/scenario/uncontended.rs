@@ -18,6 +18,7 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
         let urls = bench.cluster.urls(n);
         let clients = connect_all(&Who::ALL, &urls, Settings::default()).await?;
         let cluster = &bench.cluster;
+        let _apart = cluster.apart_if_alone(n)?;
         let runs = interleaved(
             &clients,
             repeats,
