@@ -5,17 +5,19 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 
+use crate::error::LockError;
 use crate::protocol::calls;
 use crate::protocol::keys::{self, Listed};
-use crate::protocol::reply;
+use crate::protocol::reply::{self, Reply};
+use crate::protocol::tally::{Outcome, Tally};
 use crate::round::pool::Pool;
 use crate::round::{Round, Trust};
 use crate::values::policy::Policy;
-use crate::values::votes::{Vote, Votes};
+use crate::values::votes::Vote;
 
 /// Names of the namespace that match a pattern, with the namespace, on any master. Fails if too few masters for a
 /// majority report all that they have.
-pub(crate) async fn names(pool: &Arc<Pool>, pattern: &str) -> Result<BTreeSet<String>, Votes> {
+pub(crate) async fn names(pool: &Arc<Pool>, pattern: &str) -> Result<BTreeSet<String>, LockError> {
     let namespace = pool
         .config
         .namespace
@@ -23,25 +25,29 @@ pub(crate) async fn names(pool: &Arc<Pool>, pattern: &str) -> Result<BTreeSet<St
         .map(|prefix| keys::escaped(&prefix));
     let pattern = namespace.unwrap_or_default() + pattern;
     let nodes = (0..pool.slots.len()).map(|node| names_on(pool, node, &pattern));
+    let mut tally = Tally::new(pool.slots.len(), Policy::RedLock.needed(pool.slots.len()));
     let (mut names, mut votes) = (BTreeSet::new(), Vec::new());
     for found in join_all(nodes).await {
-        votes.push(found.map_or_else(
-            |vote| vote,
+        let reply = found.map_or_else(
+            |reply| reply,
             |found| {
                 names.extend(found);
-                Vote::Granted
+                Vote::Granted.into()
             },
-        ));
+        );
+        tally.count(&reply);
+        votes.push(reply.vote);
     }
     let votes = pool.evidence(&votes);
-    if votes.granted() < Policy::RedLock.needed(pool.slots.len()) {
-        return Err(votes);
+    match tally.outcome() {
+        Outcome::Won => Ok(names),
+        _ if tally.final_faults >= tally.blocking() => Err(LockError::Misconfigured { votes }),
+        _ => Err(LockError::Unreachable { votes }),
     }
-    Ok(names)
 }
 
 /// Names on one master.
-async fn names_on(pool: &Arc<Pool>, node: usize, pattern: &str) -> Result<Vec<String>, Vote> {
+async fn names_on(pool: &Arc<Pool>, node: usize, pattern: &str) -> Result<Vec<String>, Reply> {
     let mut names = Vec::new();
     for listed in Listed::ALL {
         let (mut cursor, pattern) = (String::from("0"), listed.pattern(pattern));

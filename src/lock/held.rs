@@ -41,7 +41,8 @@ impl Masters {
     ///
     /// - [`LockError::Invalid`] for an empty pattern, before a master is asked.
     /// - [`LockError::Unreachable`] when no majority of the masters has reported all that it has within its
-    ///   deadlines, or denies `SCAN`.
+    ///   deadlines.
+    /// - [`LockError::Misconfigured`] when too many masters deny `SCAN` for a majority.
     /// - [`LockError::Closed`].
     ///
     /// # Cancel safety
@@ -76,8 +77,7 @@ impl Masters {
         if pool.is_closed() {
             return Err(LockError::Closed);
         }
-        let names = scan::names(pool, pattern).await;
-        let names = names.map_err(|votes| LockError::Unreachable { votes })?;
+        let names = scan::names(pool, pattern).await?;
         // Any other key cannot be locked.
         let is_a_name = |name: &&String| Names::from(name.as_str()).check().is_ok();
         let own = |name: &String| pool.config.namespace.own(name).to_owned();

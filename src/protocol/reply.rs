@@ -385,13 +385,13 @@ pub(crate) fn inspected(answer: Result<Value, Fault>, names: usize) -> Result<Re
 }
 
 /// Parses the answer to list: the next cursor, and keys.
-pub(crate) fn listed(answer: Result<Value, Fault>) -> Result<(String, Vec<String>), Vote> {
-    let value = answer.map_err(|fault| fault.vote())?;
+pub(crate) fn listed(answer: Result<Value, Fault>) -> Result<(String, Vec<String>), Reply> {
+    let value = answer?;
     let parsed = || {
         let mut texts = value.as_sequence()?.iter().map(text);
         Some((texts.next()??, texts.collect::<Option<_>>()?))
     };
-    parsed().ok_or_else(|| unexpected("list"))
+    parsed().ok_or_else(|| unexpected("list").into())
 }
 
 fn parse_report(value: &Value) -> Option<Report> {

@@ -160,6 +160,24 @@ async fn a_minority_does_not_list() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn masters_that_deny_it_are_told_from_those_out_of_reach() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    for number in 0..2 {
+        let listed = masters.held("*").try_collect::<Vec<_>>().await;
+        assert!(listed.is_ok(), "{number} deny it: {listed:?}");
+        let denied =
+            "NOPERM User app has no permissions to run the 'scan' command script: list, on @user_script:1.";
+        cluster.master(number).answer_with(Some(denied));
+    }
+    let refused = masters.held("*").try_collect::<Vec<_>>().await;
+    let Err(error @ LockError::Misconfigured { .. }) = refused else {
+        panic!("{refused:?}");
+    };
+    assert!(format!("{error:?}").contains("'scan'"), "{error:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_empty_pattern_is_refused() {
     let cluster = Cluster::new(3);
     let masters = connect(&cluster).await;
