@@ -5,7 +5,8 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
+use axum::extract::ConnectInfo;
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -30,15 +31,15 @@ pub(super) async fn serve(listener: TcpListener, router: Router) -> ! {
     let room = Arc::new(Semaphore::new(MOST));
     loop {
         let slot = Arc::clone(&room).acquire_owned().await;
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
             Err(error) if is_of_the_peer(error.kind()) => continue,
             Err(_) => {
                 sleep(PAUSE).await;
                 continue;
             }
         };
-        let service = TowerToHyperService::new(router.clone());
+        let service = TowerToHyperService::new(router.clone().layer(Extension(ConnectInfo(peer))));
         let connection = http.serve_connection(TokioIo::new(stream), service);
         tokio::spawn(async move {
             // The viewer closes it, or sends what is no request. Neither concerns anybody else.

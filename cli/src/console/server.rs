@@ -1,11 +1,12 @@
 //! Answers the requests of the page.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
-use axum::extract::{Query, Request, State};
+use axum::extract::{ConnectInfo, Query, Request, State};
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, REFERRER_POLICY, SET_COOKIE,
     X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
@@ -26,6 +27,7 @@ use super::connections::ARRIVES_WITHIN;
 use super::look::Looks;
 use super::snapshot::Order;
 use crate::report::hold_id;
+use crate::say::{Voice, visible};
 use crate::translation::translated;
 
 const PAGE: &str = include_str!("page/index.html");
@@ -124,10 +126,16 @@ async fn with_token(State(console): State<Console>, request: Request, next: Next
 }
 
 /// Stores the token in the browser, out of reach of scripts and other sites.
-async fn sign_in(State(console): State<Console>, headers: HeaderMap, body: Bytes) -> Response {
+async fn sign_in(
+    State(console): State<Console>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
     let body = String::from_utf8_lossy(&body);
     let token = body.strip_prefix("token=").unwrap_or_default();
     if !console.access.accepts(token) {
+        Voice::Normal.warn(format_args!("{peer} gave a wrong token"));
         return sign_in_page("This is another token.");
     }
     // Behind a proxy with TLS the browser keeps it to TLS.
@@ -182,8 +190,12 @@ async fn events(State(console): State<Console>, Query(query): Query<HashMap<Stri
     (unbuffered, events).into_response()
 }
 
-/// Takes a name away from one hold.
-async fn force(State(console): State<Console>, body: Bytes) -> Response {
+/// Takes a name away from one hold, and says so on stderr.
+async fn force(
+    State(console): State<Console>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    body: Bytes,
+) -> Response {
     if !console.allow_force {
         return refused(
             StatusCode::FORBIDDEN,
@@ -195,13 +207,19 @@ async fn force(State(console): State<Console>, body: Bytes) -> Response {
         return refused(StatusCode::BAD_REQUEST, "name and hold are needed, as text");
     };
     let mut lock = console.masters.lock(name, Policy::RedLock);
-    if let Some(reason) = asked["reason"].as_str().filter(|reason| !reason.is_empty()) {
+    let reason = asked["reason"].as_str().unwrap_or_default();
+    if !reason.is_empty() {
         lock = lock.force_reason(reason);
     }
     let forced = lock.force_release_from(|holder| hold_id(holder) == hold).await;
     let (status, answer) = match forced {
         Ok(forced) => {
             let former: Vec<String> = forced.former.iter().map(ToString::to_string).collect();
+            if !former.is_empty() {
+                let who = former.join(", ");
+                let done = format!("{peer} took {name} away from {who}, reason: {reason:?}");
+                Voice::Normal.warn(visible(&done));
+            }
             (StatusCode::OK, json!({"former": former}))
         }
         Err(error) => (

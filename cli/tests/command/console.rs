@@ -17,7 +17,7 @@ const ARGS: &[&str] = &["--appendonly", "no"];
 
 /// A console, and its address.
 struct Console {
-    _process: Child,
+    process: Child,
     address: SocketAddr,
 }
 
@@ -36,7 +36,7 @@ async fn console(servers: &[Server], args: &[&str]) -> Console {
         .expect("an address");
     Console {
         address: address.trim_end_matches('/').parse().expect("an address"),
-        _process: process,
+        process,
     }
 }
 
@@ -47,6 +47,15 @@ struct Answer {
 }
 
 impl Console {
+    /// Ends it, and returns what it wrote to stderr.
+    async fn journal(mut self) -> String {
+        self.process.kill().await.expect("it runs");
+        let mut text = String::new();
+        let mut stderr = self.process.stderr.take().expect("a pipe");
+        stderr.read_to_string(&mut text).await.expect("text");
+        text
+    }
+
     fn url(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -363,6 +372,8 @@ async fn a_token_opens_the_page() {
             .status,
         200
     );
+    let journal = console.journal().await;
+    assert_eq!(journal.matches(" gave a wrong token").count(), 1, "{journal}");
 }
 
 /// Otherwise whoever reaches the port could use up its connections.
@@ -536,6 +547,12 @@ async fn a_lock_is_taken_away_with_the_flag_and_not_without() {
     assert_eq!(done.status, 200);
     assert!(done.text.contains(&guard.holder().to_string()), "{}", done.text);
     assert!(!is_held(&masters).await);
+    let (taken, journal) = (
+        format!("took a away from {}, reason: \"\"\n", guard.holder()),
+        forcing.journal().await,
+    );
+    assert!(journal.contains(&taken), "{journal}");
+    assert_eq!(journal.matches(" took ").count(), 1, "{journal}");
 }
 
 async fn is_held(masters: &multilock::Masters) -> bool {
