@@ -251,7 +251,7 @@ fn a_list_tells_where_it_goes_on() {
         Ok(("0".into(), vec!["a".into(), "b".into()]))
     );
     for unknown in [&[][..], &[Value::Nil], &[bulk("0"), Value::Int(1)]] {
-        assert_eq!(answer(unknown), Err(unexpected("list")));
+        assert_eq!(answer(unknown), Err(unexpected("list").into()));
     }
 }
 
