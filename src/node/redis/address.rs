@@ -11,6 +11,9 @@ const ALLOWED: &str = "redis://[user:password@]host[:port][/db], rediss://… wi
                        or unix:///path/to/socket[?db=n&user=u&pass=p]; in user and password all but letters and \
                        digits percent-encoded (a comma is %2C)";
 
+/// Keys that the query of `unix://` may have.
+const QUERY: [&str; 3] = ["db", "user", "pass"];
+
 /// Schemes that may stand before `://`. Any other text may be part of a password.
 const SCHEMES: [&str; 7] = [
     "redis",
@@ -102,6 +105,9 @@ impl Address {
             "redis" | "valkey" | "rediss" | "valkeys" if beyond.contains('?') => {
                 return Err("a query, which only unix:// may have; database 3 is /3");
             }
+            "unix" | "redis+unix" | "valkey+unix" if !query_keys(beyond).all(|key| QUERY.contains(&key)) => {
+                return Err("a query with a key that is not db, user or pass");
+            }
             "rediss" | "valkeys" => secured(rest),
             _ => url.into_connection_info(),
         };
@@ -121,6 +127,13 @@ impl Address {
             label: label.into(),
         })
     }
+}
+
+/// Keys of the query of a URL. The client library ignores those that it does not know.
+fn query_keys(url: &str) -> impl Iterator<Item = &str> {
+    let (_, query) = url.split_once('?').unwrap_or_default();
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    pairs.map(|pair| pair.split_once('=').map_or(pair, |(key, _)| key))
 }
 
 /// The client library would parse such a URL only with its own TLS.

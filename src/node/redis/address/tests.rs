@@ -45,6 +45,10 @@ fn errors_hold_no_credentials() {
             "valkey://u:secret@db/3?protocol=resp3",
             "number 2, valkey://… (a query, which only unix:// may have; database 3 is /3)",
         ),
+        (
+            "unix:///run/s?database=3&pass=secret",
+            "number 2, unix://… (a query with a key that is not db, user or pass)",
+        ),
         // The port would be a number, and the path the remaining password.
         (
             "redis://u:12/secret@db",
