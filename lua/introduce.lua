@@ -1,7 +1,8 @@
 -- introduce: store this master's set, the run of its server, and since when its memory counts.
 --
 -- KEYS  the record
--- ARGV  number of masters that the client lists; the server's run, or - if the server hides it; 1 to have the memory
+-- ARGV  number of masters that the client lists; the server's run, which is its process and, after a promotion, a - and the
+--       id of the data that it took over, or a lone - if the server hides it; 1 to have the memory
 --       count from now in any case, or 0; and for masters that are thrown away: the longest lease in ms
 -- Returns {record, clock}: the record as it is now, and the master's wall clock in microseconds. A record of another
 -- set stays as it is.
@@ -24,7 +25,9 @@ local masters, run, since, longest
 if type(found) == 'string' then masters, run, since, longest = string.match(found, '^(%d+) (%S+) (%d+) ?(%d*)$') end
 
 if masters and (masters ~= ARGV[1] or longest ~= (ARGV[4] or '')) then return {found, clock} end
-if masters and run == ARGV[2] and tonumber(since) <= clock and ARGV[3] ~= '1' then return {found, clock} end
+-- Redis forgets a promotion once it has had no replica for a while.
+local is_same = run == ARGV[2] or string.sub(run or '', 1, #ARGV[2] + 1) == ARGV[2] .. '-'
+if masters and is_same and tonumber(since) <= clock and ARGV[3] ~= '1' then return {found, clock} end
 
 local record = string.format('%s %s %.0f', ARGV[1], ARGV[2], clock)
 if ARGV[4] then record = record .. ' ' .. ARGV[4] end

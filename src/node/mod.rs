@@ -44,7 +44,7 @@ pub(crate) use trust::servers::KnownServers;
 use crate::admin::capabilities::Capabilities;
 use crate::error::NodeError;
 use crate::protocol::command::{Request, Script};
-use crate::protocol::record::Record;
+use crate::protocol::record::{PROMOTED, Record, is_same_run};
 
 /// Most bytes that may wait for one master:
 /// - of calls without an answer; above that, releases are deferred, to be sent in batches,
@@ -138,6 +138,8 @@ pub(crate) struct Peer {
 pub(crate) struct Identity {
     pub(crate) run_id: String,
     pub(crate) replication_id: String,
+    /// Id of the data that a promoted replica had taken over; empty if Redis knows of no promotion.
+    pub(crate) promoted_from: String,
     /// Whether the ids are those of one process. Some services answer in place of a process.
     pub(crate) is_of_a_process: bool,
 }
@@ -152,29 +154,25 @@ impl Identity {
         ids.into_iter().map(String::as_str).find(|id| !id.is_empty())
     }
 
-    /// Run of the server as in a record; `None` if the server hides it. A promoted replica has another
-    /// replication id than before, so its run is another one: it may have missed writes.
+    /// Run of the server as in a record; `None` if the server hides it. A promotion makes another run of it: the replica may
+    /// have missed writes. The replication id itself changes without a loss, as when a first replica comes.
     pub(crate) fn run(&self) -> Option<String> {
-        let part = |id: &str| {
-            id.chars()
-                .take(TELLING)
-                .filter(|c| !c.is_whitespace())
-                .collect::<String>()
+        let part = |id: &str| id.chars().take(TELLING).collect::<String>();
+        let run = || match &*self.promoted_from {
+            "" => part(&self.run_id),
+            from => format!("{}{PROMOTED}{}", part(&self.run_id), part(from)),
         };
-        let run = || format!("{}-{}", part(&self.run_id), part(&self.replication_id));
-        (self.is_of_a_process && !self.run_id.is_empty()).then(run)
+        self.is_known().then(run)
     }
 
     /// Whether a later connection can know that it has reached the same run.
     pub(crate) fn is_known(&self) -> bool {
-        self.is_of_a_process && self.server().is_some()
+        self.is_of_a_process && !self.run_id.is_empty()
     }
 
-    /// Whether this is certainly the same run of the same server.
-    pub(crate) fn is_same_run(&self, other: &Self) -> bool {
-        self.is_known()
-            && other.is_known()
-            && self.run_id == other.run_id
-            && self.replication_id == other.replication_id
+    /// Whether a server that was met later is certainly in the same run of the same server.
+    pub(crate) fn is_same_run(&self, later: &Self) -> bool {
+        let runs = self.run().zip(later.run());
+        runs.is_some_and(|(run, later)| is_same_run(&run, &later))
     }
 }

@@ -8,6 +8,16 @@ use std::time::Duration;
 
 use crate::values::master_set::MasterSet;
 
+/// Separates the process from the data that it took over when it was promoted, in a run.
+pub(crate) const PROMOTED: char = '-';
+
+/// Whether a server of one run is still in it at a `later` time. Redis forgets a promotion when the server has had no
+/// replica for `repl-backlog-ttl`.
+pub(crate) fn is_same_run(run: &str, later: &str) -> bool {
+    run.strip_prefix(later)
+        .is_some_and(|rest| rest.is_empty() || (rest.starts_with(PROMOTED) && !later.contains(PROMOTED)))
+}
+
 /// Placeholder in the record for the run of a server that hides it.
 pub(crate) const HIDDEN: &str = "-";
 
@@ -48,7 +58,7 @@ impl Record {
     /// - from a time that is still to come.
     pub(crate) fn age(&self, run: Option<&str>, clock_us: u64) -> Option<Duration> {
         let age = clock_us.checked_sub(self.since_us).map(Duration::from_micros);
-        age.filter(|_| run == Some(&*self.run))
+        age.filter(|_| run.is_some_and(|run| is_same_run(&self.run, run)))
     }
 }
 
@@ -60,8 +70,19 @@ mod tests {
     fn only_the_run_that_stored_it_is_vouched_for() {
         let record = Record::parse("3 ab-cd 5000000").expect("a record");
         assert_eq!((record.set.masters, record.set.for_tests), (3, None));
-        assert_eq!(record.age(Some("ab-cd"), 7_000_000), Some(Duration::from_secs(2)));
-        assert_eq!(record.age(Some("ab-ce"), 7_000_000), None);
+        for (run, counts) in [
+            ("ab-cd", true),
+            ("ab", true),
+            ("ab-ce", false),
+            ("ab-c", false),
+            ("a", false),
+            ("", false),
+        ] {
+            let age = record.age(Some(run), 7_000_000);
+            assert_eq!(age, counts.then_some(Duration::from_secs(2)), "{run}");
+        }
+        let unpromoted = Record::parse("3 ab 5000000").expect("a record");
+        assert_eq!(unpromoted.age(Some("ab-cd"), 7_000_000), None, "promoted since");
         assert_eq!(record.age(None, 7_000_000), None);
         assert_eq!(record.age(Some("ab-cd"), 4_999_999), None, "from the future");
         let hidden = Record::parse("3 - 5000000").expect("a record");

@@ -49,6 +49,7 @@ impl Endpoint for NullMaster {
             identity: Identity {
                 run_id: self.run_id(),
                 replication_id: String::new(),
+                promoted_from: String::new(),
                 is_of_a_process: true,
             },
             client_ids: vec![1],

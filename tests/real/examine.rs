@@ -5,7 +5,8 @@ use std::time::Duration;
 use multilock::{Closing, ConnectError, Denial, Masters, NodeError, Quarantine, ServerFacts, Unfit};
 
 use crate::support::{
-    Direction, Keep, PATIENT, Proxy, Script, Server, StandIn, connect, held_everywhere, label, patient, three,
+    Direction, Keep, PATIENT, Proxy, Script, Server, StandIn, connect, held_everywhere, label, patient,
+    three, until,
 };
 
 fn facts(master: &multilock::Examination) -> &ServerFacts {
@@ -226,4 +227,46 @@ async fn a_master_that_is_far_away() {
         facts.clock_offset_us.abs() <= half && facts.refusal.is_none(),
         "{facts:?}"
     );
+}
+
+/// Redis gives a master another replication id when its first replica comes, or a backup by `redis-cli --rdb`, and when the
+/// backlog of the last one ends. Nothing is lost by that. By a promotion it may be.
+#[tokio::test]
+async fn a_memory_counts_beyond_replicas_and_not_beyond_a_promotion() {
+    let servers = three(&["--repl-diskless-sync-delay", "0", "--repl-backlog-ttl", "1"]).await;
+    let _client = connect(servers.iter().map(Server::url)).await;
+    let remembers = async || {
+        let told = patient(servers.iter().map(Server::url)).examine().await;
+        let told = told.expect("a list that can be used");
+        let facts = facts(&told[0]);
+        (facts.replication_id.clone(), facts.remembers.is_some())
+    };
+    let record = async || servers[0].command(&["GET", "multilock_set"]).await;
+    let (first, counts) = remembers().await;
+    assert!(counts);
+    let port = servers[0].port().to_string();
+    let replica = Server::start_with(&["--replicaof", "127.0.0.1", &port]).await;
+    until("it is followed", async || remembers().await.0 != first).await;
+    let (second, counts) = remembers().await;
+    assert!(counts, "its first replica came");
+    drop(replica);
+    until("its backlog has ended", async || remembers().await.0 != second).await;
+    assert!(remembers().await.1, "its backlog has ended");
+
+    let nobody = Proxy::start(servers[2].port()).await;
+    nobody.cut().await;
+    let nowhere = nobody.port().to_string();
+    servers[0].command(&["REPLICAOF", "127.0.0.1", &nowhere]).await;
+    servers[0].command(&["REPLICAOF", "NO", "ONE"]).await;
+    let (promoted, counts) = remembers().await;
+    assert!(!counts, "it was promoted");
+    // The record is of its time as a master from here on, also when Redis has forgotten the promotion.
+    let _client = connect(servers.iter().map(Server::url)).await;
+    let recorded = record().await;
+    assert!(remembers().await.1);
+    let _replica = Server::start_with(&["--replicaof", "127.0.0.1", &port]).await;
+    until("it is followed", async || remembers().await.0 != promoted).await;
+    assert!(remembers().await.1, "the promotion is forgotten");
+    let _client = connect(servers.iter().map(Server::url)).await;
+    assert_eq!(record().await, recorded, "nothing new was recorded");
 }

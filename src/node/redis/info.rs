@@ -44,6 +44,16 @@ impl<'a> Info<'a> {
         id.unwrap_or_default()
     }
 
+    /// Id of the data that the server had taken over when it was promoted; empty if it knows of no promotion.
+    pub(super) fn promoted_from(&self) -> &'a str {
+        let id = self.fact("master_replid2");
+        if id.bytes().all(|digit| digit == b'0') {
+            ""
+        } else {
+            id
+        }
+    }
+
     /// Whether a server's own process answers. A process names its run (40 hexadecimal digits, not all zero),
     /// its process id, its executable and its build. A service that answers in place of a process leaves
     /// these out, or fills them with `-` and zeros; its run may outlive the memory of the process.

@@ -73,6 +73,7 @@ pub(super) fn identity(info: &Info<'_>) -> Identity {
     Identity {
         run_id: info.fact("run_id").to_owned(),
         replication_id: info.fact("master_replid").to_owned(),
+        promoted_from: info.promoted_from().to_owned(),
         is_of_a_process: info.is_of_a_process(),
     }
 }

@@ -239,6 +239,7 @@ impl Master {
         let identity = Identity {
             run_id: format!("{:08}-{}", state.number, state.runs),
             replication_id: String::new(),
+            promoted_from: String::new(),
             is_of_a_process: true,
         };
         let kill_fence = !state.client_kill_denied;

@@ -10,7 +10,8 @@ use crate::node::{Identity, NodeUrl};
 const INFO: &str = "# Server\r\nredis_version:7.0.15\r\nredis_build_id:ae4d7c971a948f0\r\nprocess_id:5179\r\n\
     run_id:e3385d977718fb13c03d431f0a25ace6cf4a35c1\r\n\
     executable:/usr/bin/redis-server\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\nloading:0\r\nrole:master\r\n\
-    master_replid:8371b4fb1155b71f4a04d3e1bc3e18c4a990aeeb\r\ncluster_enabled:0\r\n";
+    master_replid:8371b4fb1155b71f4a04d3e1bc3e18c4a990aeeb\r\n\
+    master_replid2:0000000000000000000000000000000000000000\r\ncluster_enabled:0\r\n";
 
 fn plain() -> Script {
     server_with(INFO)
@@ -79,36 +80,34 @@ async fn a_plain_server_can_do_everything() {
     let peer = connect(plain()).await.expect("it will do");
     assert_eq!(peer.capabilities, Capabilities::ALL);
     assert_eq!((peer.record, peer.client_ids), (None, vec![7]));
-    assert_eq!(
-        peer.identity.run().as_deref(),
-        Some("e3385d977718fb13-8371b4fb1155b71f")
-    );
+    assert_eq!(peer.identity.run().as_deref(), Some("e3385d977718fb13"));
 }
 
 /// A promoted replica may have missed writes, even with a record.
 #[tokio::test]
 async fn a_record_is_that_of_a_run_of_a_master() {
-    let recorded = |run: &str| {
+    let promoted = info("master_replid2", Some("8371b4fb1155b71f4a04d3e1bc3e18c4a990aeeb"));
+    let age = async |server: &str, run: &str| {
         let record = format!("3 {run} 1794999000000000");
-        plain().says("GET", &format!("${}\r\n{record}", record.len()))
-    };
-    let age = async |run: &str| {
-        let peer = connect(recorded(run)).await.expect("it will do");
+        let recorded = server_with(server).says("GET", &format!("${}\r\n{record}", record.len()));
+        let peer = connect(recorded).await.expect("it will do");
         let record = peer.record.expect("a record");
         record.age(peer.identity.run().as_deref(), peer.clock_us)
     };
-    let here = age("e3385d977718fb13-8371b4fb1155b71f").await;
-    assert_eq!(here, Some(Duration::from_secs(1000)));
-    assert_eq!(
-        age("e3385d977718fb13-0000000000000000").await,
-        None,
-        "before it was promoted"
-    );
-    assert_eq!(
-        age("ffffffffffffffff-8371b4fb1155b71f").await,
-        None,
-        "another run"
-    );
+    let long = Some(Duration::from_secs(1000));
+    for (server, run, counts, why) in [
+        (INFO, "e3385d977718fb13", long, "the same"),
+        (INFO, "ffffffffffffffff", None, "another process"),
+        (&promoted, "e3385d977718fb13", None, "before it was promoted"),
+        (
+            &promoted,
+            "e3385d977718fb13-8371b4fb1155b71f",
+            long,
+            "since it was promoted",
+        ),
+    ] {
+        assert_eq!(age(server, run).await, counts, "{why}");
+    }
     let list = "-WRONGTYPE Operation against a key holding the wrong kind of value";
     let peer = connect(plain().says("GET", list)).await.expect("it will do");
     assert_eq!(peer.record, None, "no record of ours");

@@ -14,9 +14,9 @@ fn claim_as(
     servers: &KnownServers,
     node: usize,
     run: &str,
-    replication: &str,
+    promoted_from: &str,
 ) -> Result<Arc<ClockCheck>, Unfit> {
-    claim_identity(servers, node, &identity(run, replication))
+    claim_identity(servers, node, &identity(run, promoted_from))
 }
 
 fn claim_identity(
@@ -31,7 +31,7 @@ fn claim_identity(
 }
 
 fn claim(servers: &KnownServers, node: usize, run: &str) -> Result<Arc<ClockCheck>, Unfit> {
-    claim_as(servers, node, run, run)
+    claim_as(servers, node, run, "")
 }
 
 fn now() -> Moment {
@@ -155,27 +155,40 @@ fn a_server_that_was_a_replica_meanwhile_is_another() {
     assert!(servers.missed_until(0).is_some());
 }
 
-fn identity(run: &str, replication: &str) -> Identity {
+fn identity(run: &str, promoted_from: &str) -> Identity {
     Identity {
         run_id: run.to_owned(),
-        replication_id: replication.to_owned(),
+        replication_id: String::new(),
+        promoted_from: promoted_from.to_owned(),
         is_of_a_process: true,
     }
 }
 
 #[test]
-fn a_run_is_the_same_where_its_ids_are() {
-    let run = identity("a", "b");
-    assert!(run.is_same_run(&identity("a", "b")));
-    for (other, why) in [
-        (identity("c", "b"), "another run"),
-        (identity("a", "c"), "a replica meanwhile"),
+fn a_run_ends_with_its_process_and_by_a_promotion() {
+    let (run, promoted) = (identity("a", ""), identity("a", "b"));
+    for (earlier, later, why) in [
+        (&run, &identity("c", ""), "another process"),
+        (&run, &promoted, "promoted"),
+        (&promoted, &identity("a", "c"), "promoted once more"),
     ] {
-        assert!(!run.is_same_run(&other) && run.run() != other.run(), "{why}");
+        assert!(!earlier.is_same_run(later), "{why}");
+    }
+    let followed = Identity {
+        replication_id: "another".to_owned(),
+        ..run.clone()
+    };
+    for (earlier, later, why) in [
+        (&run, &run, "the same"),
+        (&run, &followed, "a first replica came"),
+        (&promoted, &promoted, "the same"),
+        (&promoted, &run, "it has had no replica for long"),
+    ] {
+        assert!(earlier.is_same_run(later), "{why}");
     }
     let behind_a_proxy = Identity {
         is_of_a_process: false,
-        ..identity("a", "b")
+        ..run
     };
     for hidden in [behind_a_proxy, identity("", "")] {
         assert!(
@@ -190,9 +203,13 @@ fn a_run_is_the_same_where_its_ids_are() {
 fn one_server_at_two_addresses_is_noticed_where_it_tells_which_it_is() {
     let servers = KnownServers::new(2, Clock::Host);
     let claim = |node, identity: &Identity| claim_identity(&servers, node, identity).is_ok();
-    assert!(claim(0, &identity("", "r")));
-    assert!(!claim(1, &identity("", "r")));
-    servers.disconnected(0, Some(now()));
     let nameless = identity("", "");
+    let replicating = Identity {
+        replication_id: "r".to_owned(),
+        ..nameless.clone()
+    };
+    assert!(claim(0, &replicating));
+    assert!(!claim(1, &replicating));
+    servers.disconnected(0, Some(now()));
     assert!(claim(0, &nameless) && claim(1, &nameless), "nobody can tell");
 }
