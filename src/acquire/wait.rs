@@ -124,14 +124,20 @@ async fn ask_all(
     let mut refused: Refusals = waiters.iter().map(|_| None).collect();
     let entries: Vec<_> = waiters
         .iter()
-        .map(|waiter| waiter.queued_entry().cloned())
+        .map(|waiter| Some((waiter.queued_entry()?.clone(), &waiter.request.names)))
         .collect();
     let mut attempts: FuturesUnordered<_> = waiters.iter_mut().enumerate().map(ask_member).collect();
     let give_back = |won: &mut [Option<HoldGuard>], refused: &Refusals| {
         for (index, guard) in won.iter_mut().enumerate() {
             let keeps_place = refused[index].is_none() && is_reserved(index);
             if let Some(guard) = guard.take() {
-                guard.give_back(entries[index].clone().filter(|_| keeps_place));
+                // A hold that its owner entered again may have more names, for which this waiter does not wait.
+                let names = &guard.hold().grant.names;
+                let entry = entries[index]
+                    .as_ref()
+                    .filter(|(_, own)| keeps_place && *own == names);
+                let entry = entry.map(|(entry, _)| entry.clone());
+                guard.give_back(entry);
             }
         }
     };

@@ -35,7 +35,8 @@ pub struct Closed {
     /// of [sticky](crate::MultiLock::sticky) locks that stay count as well.
     pub released: u64,
     /// Holds without a confirmed release: too few masters have answered, and their leases free the names at
-    /// the latest.
+    /// the latest. A call for a lock counts, too, if its question was under way and its future is not polled: the masters may
+    /// have granted it.
     pub unconfirmed: u64,
     /// Holds with names that stay locked for a while longer, as
     /// [`MultiLock::at_least`](crate::MultiLock::at_least) asks.
@@ -119,7 +120,9 @@ impl Masters {
         pool.stop().await;
         client.publish();
         let (released, of) = client.released.count();
-        let (released, unconfirmed) = (released as u64, (of - released) as u64);
+        // Attempts that have neither become a hold nor been rolled back.
+        let unsettled = pool.attempts.load(Ordering::Relaxed);
+        let (released, unconfirmed) = (released as u64, (of - released + unsettled) as u64);
         let pending = pool.slots.iter().zip(pending).filter(|(_, pending)| *pending > 0);
         let left: Vec<_> = pending
             .map(|(slot, pending)| (Arc::clone(slot.label()), pending as u64))

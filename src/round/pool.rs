@@ -45,7 +45,7 @@ pub(crate) struct Pool {
     pub(crate) slots: Vec<Arc<Slot>>,
     /// Order in which names prefer the masters.
     pub(crate) preference: Preference,
-    /// Number of attempts under way.
+    /// Number of attempts under way. Some of them may belong to futures that are not polled any more.
     pub(crate) attempts: AtomicUsize,
     pub(crate) events: Events,
     /// Throttle of the log.

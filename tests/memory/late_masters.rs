@@ -409,6 +409,27 @@ async fn closing_leaves_nothing_that_is_under_way() {
     }
 }
 
+/// Nobody rolls back the attempt of a future that is not polled, so the names may stay locked for the lease.
+#[tokio::test(start_paused = true)]
+async fn closing_counts_a_call_that_is_not_polled() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    slow_down(&cluster, 5);
+    let lock = masters.red_lock("a");
+    let mut locking = Box::pin(lock.lock());
+    assert!(timeout(ms(1), &mut locking).await.is_err());
+    let closed = masters.close(Closing::Release).await;
+    assert_eq!((closed.released, closed.unconfirmed), (0, 1));
+    assert!(!cluster.master(0).locks().is_empty());
+    let refused = locking.await.expect_err("the client is closed");
+    assert!(matches!(refused, LockError::Closed), "{refused}");
+    assert_eq!(
+        masters.close(Closing::Release).await.unconfirmed,
+        0,
+        "it has ended"
+    );
+}
+
 /// A master that always answers after the decision has forgotten a script: it learns it again although
 /// nobody waits for it, and votes.
 #[tokio::test(start_paused = true)]

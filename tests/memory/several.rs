@@ -279,6 +279,32 @@ async fn an_owner_enters_what_it_holds() {
     assert_eq!(outer.unlock().await, Ok(Unlocked::Released));
 }
 
+/// The hold that the owner has entered has another name beside that of the set's lock. The set does not wait for it.
+#[tokio::test(start_paused = true)]
+async fn a_set_waits_for_its_own_names_alone() {
+    let cluster = Cluster::new(3);
+    slow_down(&cluster, 2);
+    let (here, there) = (connect(&cluster).await, connect(&cluster).await);
+    let _busy = there.red_lock("c").lock().await.expect("free");
+    let owner = Owner::new();
+    let outer = here
+        .red_lock(["a", "b"])
+        .owner(&owner)
+        .lock()
+        .await
+        .expect("free");
+    settle().await;
+    let set = here.red_lock("b").and(here.red_lock("c")).owner(&owner);
+    let waiting = tokio::spawn(async move { set.lock().await.map(drop) });
+    sleep(ms(2)).await;
+    drop(outer);
+    sleep(ms(20)).await;
+    let seen = there.red_lock("a").inspect().await.expect("they tell");
+    assert_eq!(seen[0].waiting, 0);
+    drop(there.red_lock("a").try_lock().await.expect("nobody wants it"));
+    waiting.abort();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_body_runs_under_all_of_them() {
     let clusters = clusters();
