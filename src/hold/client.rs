@@ -55,7 +55,7 @@ pub(crate) struct Releasing(Mutex<Vec<(Arc<AtomicUsize>, usize)>>);
 
 impl ClientCore {
     pub(crate) fn new(pool: Arc<Pool>) -> Self {
-        let schedule = Arc::new(Schedule::new());
+        let schedule = Arc::new(Schedule::new(pool.config.drift_factor));
         let known = known(&pool, 0, 0);
         Self {
             id: pool.id,

@@ -16,6 +16,7 @@ use crate::hold::Upkeep;
 use crate::hold::grant::Grant;
 use crate::protocol::field::Field;
 use crate::protocol::kind::HoldKind;
+use crate::time::validity::drift;
 use crate::values::names::Names;
 
 /// Number of moments over which the renewals of one period are spread.
@@ -31,6 +32,7 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 pub(crate) struct Schedule {
     /// Begin of the grid of due times.
     origin: Instant,
+    drift_factor: f64,
     state: Mutex<ScheduleState>,
     /// Notified when a grant was added that is due before all others.
     pub(super) earlier: Notify,
@@ -49,9 +51,10 @@ struct ScheduleState {
 }
 
 impl Schedule {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(drift_factor: f64) -> Self {
         Self {
             origin: Instant::now(),
+            drift_factor,
             state: Mutex::default(),
             earlier: Notify::new(),
         }
@@ -69,8 +72,9 @@ impl Schedule {
         let at = match grant.upkeep() {
             Upkeep::Renewal { lease, left } if confirmed => {
                 // The renewal is due a third of the lease after the last one, or when no more than three
-                // fifths of the lease are left.
-                let early = left.saturating_sub(lease * 3 / 5).min(lease / 3);
+                // fifths of a new validity are left.
+                let validity = lease.saturating_sub(drift(lease, self.drift_factor));
+                let early = left.saturating_sub(validity * 3 / 5).min(lease / 3);
                 on_grid(self.origin, now + early, lease / 3 / SPREAD)
             }
             Upkeep::Renewal { lease, left } => {

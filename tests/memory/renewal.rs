@@ -521,6 +521,24 @@ async fn many_holds_are_renewed_in_few_calls() {
     assert!(guards.iter().all(|guard| guard.validity() > ms(1800)));
 }
 
+/// Less of a lease is trusted with a large factor, so it is renewed more often, but not without a pause.
+#[tokio::test(start_paused = true)]
+async fn a_large_drift_factor_costs_few_renewals() {
+    for (factor, most) in [(0.01, 4), (0.2, 5), (0.5, 8)] {
+        let cluster = Cluster::new(3);
+        slow_down(&cluster, 2);
+        let masters = cluster
+            .connect(Masters::builder().lease(LEASE).drift_factor(factor))
+            .await;
+        let masters = masters.expect("in memory");
+        let guard = masters.red_lock("a").lock().await.expect("free");
+        sleep(LEASE * 4 / 3).await;
+        let renewals = cluster.master(0).executed()["extend"];
+        assert!((3..=most).contains(&renewals), "{factor}: {renewals}");
+        assert!(guard.validity() > LEASE.mul_f64((1.0 - factor) / 2.0), "{factor}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn run_tells_the_result_and_the_fate_of_the_lock_apart() {
     let cluster = Cluster::new(3);
