@@ -30,7 +30,7 @@ impl NullMaster {
 
     /// Record of a set that has long existed.
     fn record(&self) -> Option<Record> {
-        Record::parse(&record_text(self.set, &format!("{}-", self.run_id()), 0))
+        Record::parse(&record_text(self.set, &self.run_id(), 0))
     }
 }
 
