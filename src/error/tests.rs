@@ -77,7 +77,7 @@ fn a_quarantine_is_reported_with_its_cause() {
     let text = unreachable(&[quarantined(), quarantined()]);
     assert!(
         text.contains(
-            "as each is for the longest lease after its first start, a restart or a loss of its data"
+            "as each is for the longest lease after its first start, a restart, a promotion or a loss of its data"
         ),
         "{text}"
     );
