@@ -1,8 +1,8 @@
 //! How does a consumer lock the same key for message after message, without asking the masters each time?
 //!
 //! Each message is handled under the lock of its key. With `sticky` a key stays with this process when a message is done,
-//! until another process wants it. So of many messages for a key only the first one asks the masters. Here the same messages
-//! are handled with and without it, and then another host wants one of the keys.
+//! until another process wants it. So of up to 64 messages for a key only the first one asks the masters. Here the same
+//! messages are handled with and without it, and then another host wants one of the keys.
 //!
 //! ```text
 //! make cluster-up && cargo run --release --example sticky

@@ -247,7 +247,9 @@ impl MultiLock {
     /// The names are released
     /// - at once if another client wants them, or this client wants them with other options,
     /// - once a connection to a master was made again: the message that somebody waits may have been lost with the old one,
-    /// - after a third of the lease if they were not used meanwhile,
+    /// - with the second renewal after their last use: a third to two thirds of the lease after it,
+    /// - with the last token of the grant: after 64 holds, and up to 4,096 for names that use up all tokens again and
+    ///   again; never with [`fenced(false)`](Self::fenced),
     /// - with the first renewal after two leases, so that the masters are asked again now and then,
     /// - if more than [`max_idle`](crate::MastersBuilder::max_idle) other names of the client were used since.
     ///
@@ -272,7 +274,7 @@ impl MultiLock {
     /// for message in ["first", "second", "third"] {
     ///     let guard = partition.lock().await?;
     ///     println!("{message}, under token {}", guard.fencing_token());
-    ///     // Only the first lock asks the masters.
+    ///     // Of up to 64 locks only the first asks the masters.
     ///     assert_eq!(guard.unlock().await?, Unlocked::Stays);
     /// }
     /// masters.close(Closing::Release).await;
