@@ -192,7 +192,8 @@ impl<M: Mode> MultiLockGuard<M> {
     /// process. For a job that can stop early, a batch that can pause between two items, or a leader that should step
     /// down. The call is advice. A waiter that gives up meanwhile is not taken back. A waiter whose message is lost
     /// shows up to five seconds later, when it asks again. Calls of [`try_lock`](crate::MultiLock::try_lock) do not
-    /// wait, nor do clients of other libraries. A guard that reads is never told: the masters tell writers alone.
+    /// wait, nor do clients of other libraries. A guard that reads is never told, nor is a permit: the masters tell
+    /// writers and plain locks alone.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

@@ -172,8 +172,8 @@ impl LockSetGuard {
         self.guards.iter().any(MultiLockGuard::is_wanted)
     }
 
-    /// Resolves when somebody else waits for one of the names, as [`MultiLockGuard::wanted`] does. Guards that read are
-    /// never told.
+    /// Resolves when somebody else waits for one of the names, as [`MultiLockGuard::wanted`] does. Guards that read
+    /// are never told, nor are permits.
     ///
     /// # Cancel safety
     ///
