@@ -96,6 +96,7 @@ impl Masters {
     /// - a master is connected or disconnected, or is disconnected for another reason,
     /// - a master loses its vote by a quarantine, or gets it back,
     /// - a master has missed a deadline, or answers again, which is noticed within a second,
+    /// - a master begins, or stops, to answer calls for locks with errors,
     /// - a master's version or capabilities change,
     /// - a master's backlog of releases becomes too large, or small enough,
     /// - the client is closed.
