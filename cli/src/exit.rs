@@ -19,7 +19,7 @@ pub(crate) const FOUND: u8 = 1;
 pub(crate) const USAGE: u8 = 64;
 /// Too few masters have a vote.
 pub(crate) const NO_QUORUM: u8 = 69;
-/// The lock is held by another, or the wait for it is over.
+/// The lock is held by another, also at the end of a wait.
 pub(crate) const HELD: u8 = 75;
 /// Masters or a password file are unusable until a configuration is changed, on their side or here.
 pub(crate) const UNFIT: u8 = 78;
