@@ -440,8 +440,8 @@ impl<M: Mode> MultiLock<M> {
     }
 
     /// Sets the owner of the hold. An owner that holds the lock already enters it again at once, without a
-    /// request to the masters. If the new lease is longer or little validity remains, the hold is extended
-    /// first. Its remaining time is never shortened.
+    /// request to the masters. If the new lease is longer, little validity remains, or less than
+    /// [`at_least`](Self::at_least), the hold is extended first. Its remaining time is never shortened.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
