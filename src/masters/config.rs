@@ -68,6 +68,7 @@ pub(crate) struct AcceptedRisks {
 /// first client meets this run of its server with this memory. So a master has no vote for 31 s
 /// - after the first client of a new set,
 /// - after a restart, with or without its data,
+/// - after a promotion from a replica,
 /// - after `FLUSHALL`,
 /// - in the place of another master.
 ///
