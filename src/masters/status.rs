@@ -70,8 +70,9 @@ pub struct NodeConnection {
     /// Whether the master has missed a node timeout, and sent nothing since.
     pub is_silent: bool,
     /// Whether the master has answered the last question for a lock with an error, in the last 10 seconds: its memory is
-    /// full, it cannot write to its disk, or it is busy with a script. False again after 10 seconds without a question,
-    /// as only a question can tell.
+    /// full, it cannot write to its disk, it is busy with a script, or it denies a command. An error that depends on the
+    /// name does not count, such as a denied key. False again after 10 seconds without a question, as only a question
+    /// can tell.
     pub is_refusing: bool,
     /// Time for which the master has no vote, because it may have forgotten its holders: it was started not long ago,
     /// its memory was wiped, or its clock stepped. Zero if it has a vote.

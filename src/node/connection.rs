@@ -22,8 +22,12 @@ use crate::time::clock::{Clock, Moment};
 /// Consecutive missed deadlines after which the connection is replaced. So the client notices a healed
 /// partition by reconnecting, and not by TCP's growing retransmission timer.
 const SILENT_ROUNDS: u32 = 3;
-/// Time for which an error of a master counts that passes by itself. Without questions nobody notices that it has passed.
+/// Time for which a master counts as refusing after such an error. Without questions nobody notices that the cause has
+/// passed.
 const REFUSING: Duration = Duration::from_secs(10);
+
+/// Words of every error that denies a command, by one of which it differs from the error that denies a key.
+const RUN: [&str; 2] = ["to run the", "can't run"];
 
 /// For each master its connection, or the reason why there is none.
 pub(crate) type Links = Vec<Result<Arc<Link>, Fault>>;
@@ -46,7 +50,7 @@ pub(crate) struct Link {
     pub(super) patience: Duration,
     closed: AtomicBool,
     silence: Mutex<Silence>,
-    /// Milliseconds from the set-up to the last error that passes by itself, plus one; zero after a vote.
+    /// Milliseconds from the set-up to the last error that any name would meet, plus one; zero after a vote.
     refused_ms: AtomicU64,
     /// Notified when the answer to a release is overdue.
     pub(super) overdue: Notify,
@@ -330,10 +334,7 @@ impl Link {
                 class: FaultClass::NotMaster | FaultClass::LoggedOut,
                 error,
             }) => self.replace(error),
-            Err(Fault::Server {
-                class: FaultClass::Passing,
-                ..
-            }) => {
+            Err(fault) if meets_any_name(fault, is_vote) => {
                 let ms = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
                 if self.refused_ms.swap(ms.saturating_add(1), Ordering::Relaxed) == 0 {
                     self.events.has_changed();
@@ -343,7 +344,7 @@ impl Link {
         }
     }
 
-    /// Whether the master has answered the last question for a grant with an error that passes by itself, not long ago.
+    /// Whether the master has answered the last question for a grant with an error that any name would meet, not long ago.
     pub(crate) fn is_refusing(&self, now: Instant) -> bool {
         let refused = self.refused_ms.load(Ordering::Relaxed).checked_sub(1);
         refused.is_some_and(|ms| {
@@ -379,5 +380,21 @@ impl Link {
     /// (`observe`) is total, so either that decision takes the question into account, or the answer is void.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::SeqCst)
+    }
+}
+
+/// Whether any other name would have met the same error: one that passes by itself, or that denies a vote a command.
+/// A denied key tells nothing about other names, and a list of names needs commands that no vote needs.
+fn meets_any_name(fault: &Fault, is_vote: bool) -> bool {
+    match fault {
+        Fault::Server {
+            class: FaultClass::Passing,
+            ..
+        } => true,
+        Fault::Server {
+            class: FaultClass::Denied | FaultClass::DeniedInside,
+            error,
+        } => is_vote && RUN.iter().any(|words| error.contains(words)),
+        _ => false,
     }
 }

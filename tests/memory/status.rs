@@ -152,6 +152,40 @@ async fn a_master_without_memory_has_no_vote_for_ten_seconds() {
     until(&mut watched, Duration::from_secs(12), has_vote).await;
 }
 
+/// An operator took a command from the user of a live connection. A key that the user may not touch tells nothing about
+/// other names.
+#[tokio::test(start_paused = true)]
+async fn masters_that_deny_a_command_are_not_ready_until_they_grant_again() {
+    for (error, denies_all) in [
+        (
+            "NOPERM User app has no permissions to run the 'evalsha' command",
+            true,
+        ),
+        (
+            "ERR ACL failure in script: User app has no permissions to run the 'hset' command",
+            true,
+        ),
+        ("NOPERM No permissions to access a key", false),
+        (
+            "ERR The user executing the script can't access at least one of the keys mentioned in the command arguments",
+            false,
+        ),
+    ] {
+        let cluster = Cluster::new(3);
+        let masters = connect(&cluster).await;
+        let mut watched = masters.watch_status();
+        cluster.iter().for_each(|master| master.answer_with(Some(error)));
+        assert!(masters.red_lock("a").try_lock().await.is_err());
+        settle().await;
+        let status = masters.status();
+        assert_eq!(status.voting(), if denies_all { 0 } else { 3 }, "{error}");
+        assert_eq!(status.is_ready(Policy::RedLock), !denies_all, "{error}");
+        cluster.iter().for_each(|master| master.answer_with(None));
+        pair(&masters.red_lock("a")).await;
+        until(&mut watched, ms(100), |status| status.voting() == 3).await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_frozen_master_is_silent_and_has_no_vote() {
     let cluster = Cluster::new(3);
