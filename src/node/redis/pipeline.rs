@@ -48,7 +48,8 @@ struct CallQueue {
     last_received: Option<Instant>,
     /// Waker of the task that sends, while the task sleeps.
     driver: Option<Waker>,
-    closed: bool,
+    /// Reason of the end.
+    closed: Option<Arc<str>>,
 }
 
 struct PendingCall {
@@ -65,7 +66,7 @@ impl Pipe {
                 calls: VecDeque::new(),
                 last_received: None,
                 driver: None,
-                closed: false,
+                closed: None,
             }),
             waiting: AtomicUsize::new(0),
         });
@@ -81,6 +82,7 @@ impl Pipe {
             answers: Vec::new(),
             answered: Vec::new(),
             notices: Notices::Pushed,
+            has_answered: false,
             has_yielded: false,
         };
         (pipe, driver)
@@ -88,7 +90,7 @@ impl Pipe {
 
     /// Whether the connection has ended.
     pub(super) fn is_closed(&self) -> bool {
-        self.queue.lock().closed
+        self.queue.lock().closed.is_some()
     }
 
     /// Sends a packed command that is answered by one reply. A call that has returned has its place behind everything that
@@ -96,14 +98,11 @@ impl Pipe {
     pub(super) fn send(&self, packed: &[u8], reply: ReplyTo) {
         let mut queue = self.queue.lock();
         let waiting = self.waiting() + packed.len();
-        if queue.closed || (waiting > MOST && !queue.calls.is_empty()) {
-            let reason = if queue.closed {
-                "connection closed"
-            } else {
-                "too much waits for its answers"
-            };
+        let is_full = waiting > MOST && !queue.calls.is_empty();
+        let full = || is_full.then(|| "too much waits for its answers".into());
+        if let Some(reason) = queue.closed.clone().or_else(full) {
             drop(queue);
-            reply.give(Err(Fault::NotSent(reason.into())));
+            reply.give(Err(Fault::NotSent(reason)));
             return;
         }
         queue.bytes.extend_from_slice(packed);
@@ -136,17 +135,18 @@ impl Pipe {
         self.queue.lock().last_received
     }
 
-    /// Fails all calls; no more are sent or answered.
+    /// Fails all calls; no more are sent or answered. The first reason counts.
     fn close(&self, reason: &str) {
+        let reason: Arc<str> = reason.into();
         let calls = {
             let mut queue = self.queue.lock();
-            queue.closed = true;
+            queue.closed.get_or_insert_with(|| Arc::clone(&reason));
             queue.bytes = Vec::new();
             self.waiting.store(0, Ordering::Relaxed);
             std::mem::take(&mut queue.calls)
         };
         for call in calls {
-            call.reply.give(Err(Fault::Unknown(reason.into())));
+            call.reply.give(Err(Fault::Unknown(Arc::clone(&reason))));
         }
     }
 }
@@ -177,6 +177,8 @@ pub(super) struct Driver {
     answers: Vec<Answer>,
     answered: Vec<(ReplyTo, Answer)>,
     notices: Notices,
+    /// Whether the server has answered a call.
+    has_answered: bool,
     /// Whether the driver has let other tasks add their calls to the pending bytes.
     has_yielded: bool,
 }
@@ -192,11 +194,10 @@ impl Future for Driver {
         } else {
             this.write(cx)
         };
-        let Err(reason) = written.and_then(|()| match this.read(cx) {
-            Poll::Ready(reason) => Err(reason),
-            Poll::Pending => Ok(()),
-        }) else {
-            return Poll::Pending;
+        // A server that has ended the connection may have said before why.
+        let reason = match (this.read(cx), written) {
+            (Poll::Ready(reason), _) | (Poll::Pending, Err(reason)) => reason,
+            (Poll::Pending, Ok(())) => return Poll::Pending,
         };
         this.pipe.close(&reason);
         Poll::Ready(())
@@ -328,8 +329,13 @@ impl Driver {
         let mut done = 0;
         for answer in self.answers.drain(..) {
             let Some(call) = queue.calls.pop_front() else {
-                return Err(format!("an answer to nothing: {answer:?}"));
+                return Err(match answer {
+                    // A server that refuses the connection says so. After a call an error may repeat a login.
+                    Err(Fault::Server { error, .. }) if !self.has_answered => error.to_string(),
+                    _ => "an answer to nothing".into(),
+                });
             };
+            self.has_answered = true;
             done += call.bytes;
             self.answered.push((call.reply, answer));
         }

@@ -10,11 +10,12 @@ pub(crate) mod fault {
 
     use crate::node::Answer;
 
-    /// The faults that the pipe and the inbox give themselves.
+    /// The faults that the pipe and the inbox give themselves, and the one that the pipe looks into.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) enum Fault {
         NotSent(Arc<str>),
         Unknown(Arc<str>),
+        Server { error: Arc<str> },
     }
 
     impl Fault {

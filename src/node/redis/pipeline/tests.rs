@@ -181,6 +181,61 @@ async fn an_end_answers_every_call_and_takes_no_more() {
     assert!(not_sent(&inbox.answer().await), "nothing was sent any more");
 }
 
+const REFUSAL: &str = "ERR max number of clients reached";
+
+/// A server that refuses a connection says so before the first call, and closes it.
+#[tokio::test]
+async fn an_error_before_the_first_call_is_the_reason_for_every_later_one() {
+    let mut line = Line::open(1024);
+    for piece in ["-ERR max number", " of clients reached\r\n"] {
+        line.says(piece).await;
+        tokio::task::yield_now().await;
+    }
+    drop(line.server);
+    line.driver.await.expect("no panic");
+    for _ in 0..2 {
+        let (inbox, reply) = Inbox::single();
+        line.pipe.send(b"late", reply);
+        assert_eq!(inbox.answer().await, Err(Fault::NotSent(REFUSAL.into())));
+    }
+}
+
+/// Servers repeat their input in errors, and a login may be among it.
+#[tokio::test]
+async fn an_error_after_a_call_that_answers_none_is_not_quoted() {
+    for words in ["-ERR no\r\n-ERR what is 's3cret'?\r\n", "+OK\r\n$6\r\ns3cret\r\n"] {
+        let mut line = Line::open(1024);
+        let call = line.call("AUTH s3cret");
+        line.receives("AUTH s3cret").await;
+        line.says(words).await;
+        let _ = call.await;
+        line.driver.await.expect("no panic");
+        let (inbox, reply) = Inbox::single();
+        line.pipe.send(b"late", reply);
+        assert_eq!(
+            inbox.answer().await,
+            Err(Fault::NotSent("an answer to nothing".into()))
+        );
+    }
+}
+
+/// The call cannot be written any more, and the server's words are still to be read.
+#[tokio::test]
+async fn an_answer_that_came_before_a_write_failed_is_handed_out() {
+    let words = format!("-{REFUSAL}\r\n");
+    let (closed, _) = duplex(16);
+    let stream = tokio::io::join(std::io::Cursor::new(words), closed);
+    let (pipe, driver) = Pipe::open(Box::new(stream), Arc::new(|_: ChannelForm, _: &str, _: &str| {}));
+    let (inbox, reply) = Inbox::single();
+    pipe.send(b"early", reply);
+    driver.await;
+    let answer = inbox.answer().await;
+    assert!(
+        matches!(&answer, Err(Fault::Server { error, .. }) if **error == *REFUSAL),
+        "{answer:?}"
+    );
+}
+
 /// A connection that is given up must not write another byte, so that it cannot overtake a later one.
 #[tokio::test]
 async fn nothing_is_written_once_the_driver_is_gone() {

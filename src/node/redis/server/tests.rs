@@ -1,6 +1,11 @@
 //! Facts that a connection finds out about each kind of server. Other tests run locks on real servers.
 
+use std::net::Ipv4Addr;
+
 use multilock_test_support::{Script, StandIn};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
 
 use super::*;
 use crate::admin::capabilities::Capabilities;
@@ -48,14 +53,21 @@ async fn connect_to(stand_in: &StandIn, predecessor: Option<&Peer>) -> Result<Pe
 }
 
 async fn connect_at(url: String, predecessor: Option<&Peer>) -> Result<Peer, NodeError> {
-    let server = Server {
+    set_up(&server_at(url), predecessor).await
+}
+
+fn server_at(url: String) -> Server {
+    Server {
         address: NodeUrl::new(url).parse(1).expect("a URL"),
         credentials: None,
         tls: None,
         connect_timeout: Duration::from_secs(5),
         accepted: AcceptedRisks::default(),
         connection_name: "multilock".into(),
-    };
+    }
+}
+
+async fn set_up(server: &Server, predecessor: Option<&Peer>) -> Result<Peer, NodeError> {
     let connected = server
         .connect(predecessor, "multilock:a", Arc::new(|_, _: &str, _: &str| {}))
         .await;
@@ -264,4 +276,37 @@ async fn ended(stand_in: &StandIn, predecessor: Option<&Peer>) -> Vec<i64> {
     let ended = stand_in.received().into_iter();
     let id = |command: String| command.strip_prefix("CLIENT KILL ID ")?.parse().ok();
     ended.filter_map(id).collect()
+}
+
+/// The server has closed the connection before the client, which waits for its credentials, sends its first call.
+#[tokio::test]
+async fn a_server_that_refuses_a_connection_is_quoted() {
+    const WORDS: &str = "ERR max number of clients reached";
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
+    let listener = listener.expect("a free port");
+    let url = format!("redis://{}", listener.local_addr().expect("bound"));
+    let has_closed = Arc::new(Notify::new());
+    let closed = Arc::clone(&has_closed);
+    let _refusing = AbortOnDropHandle::new(tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let _ = client.write_all(format!("-{WORDS}\r\n").as_bytes()).await;
+            drop(client);
+            closed.notify_one();
+        }
+    }));
+    let provider = Provider::new(move || {
+        let has_closed = Arc::clone(&has_closed);
+        async move {
+            has_closed.notified().await;
+            Ok(Credentials::password("s3cret"))
+        }
+    });
+    let server = Server {
+        credentials: Some(provider),
+        ..server_at(url)
+    };
+    for _ in 0..20 {
+        let refused = set_up(&server, None).await;
+        assert_eq!(refused.expect_err("refused").to_string(), WORDS);
+    }
 }
