@@ -72,16 +72,16 @@ impl LogThrottle {
 impl Bound {
     fn admit(&self, interval: Duration) -> Option<u64> {
         let mut last = self.0.lock();
-        last.admit(interval, false, true)
+        last.admit(interval, true)
     }
 }
 
 impl LastLine {
-    /// Admits a line `at_once`, or if the last one is an interval ago. Returns the number of lines that were left out
-    /// before it. A line that `is_new` counts if it is left out.
-    pub(super) fn admit(&mut self, interval: Duration, at_once: bool, is_new: bool) -> Option<u64> {
+    /// Admits a line if the last one is an interval ago. Returns the number of lines that were left out before it. A line
+    /// that `is_new` counts if it is left out.
+    pub(super) fn admit(&mut self, interval: Duration, is_new: bool) -> Option<u64> {
         let now = Instant::now();
-        if !at_once && self.last.is_some_and(|last| now - last < interval) {
+        if self.last.is_some_and(|last| now - last < interval) {
             self.left_out += u64::from(is_new);
             return None;
         }
