@@ -93,7 +93,7 @@ mod with_rustls {
     use tokio_rustls::rustls::crypto::CryptoProvider;
     use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
     use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-    use tokio_rustls::rustls::{ClientConfig, Error, RootCertStore};
+    use tokio_rustls::rustls::{CertificateError, ClientConfig, Error, RootCertStore};
 
     use super::super::socket::without_tls;
     use super::{CA_FILE, CERT_FILE, KEY_FILE, Tls, TlsFiles};
@@ -150,7 +150,7 @@ mod with_rustls {
     }
 
     /// Separates a server without TLS from a server that is not trusted, or that does not trust the client.
-    fn explained(error: io::Error) -> io::Error {
+    pub(super) fn explained(error: io::Error) -> io::Error {
         let reason = error.get_ref().and_then(|error| error.downcast_ref());
         let is_ended = matches!(
             error.kind(),
@@ -158,8 +158,26 @@ mod with_rustls {
         );
         match reason {
             Some(Error::InvalidMessage(_)) => without_tls("the answer is not TLS"),
+            Some(Error::InvalidCertificate(invalid)) => match out_of_date(invalid) {
+                Some(since) => io::Error::new(error.kind(), format!("invalid peer certificate: {since}")),
+                None => error,
+            },
             _ if is_ended => without_tls(error),
             _ => error,
+        }
+    }
+
+    /// Describes a certificate that is not valid now. The library's words have the present time, so each attempt would have
+    /// another reason.
+    fn out_of_date(invalid: &CertificateError) -> Option<String> {
+        match invalid {
+            CertificateError::ExpiredContext { not_after, .. } => {
+                Some(format!("expired at {} (UNIX)", not_after.as_secs()))
+            }
+            CertificateError::NotValidYetContext { not_before, .. } => {
+                Some(format!("not valid before {} (UNIX)", not_before.as_secs()))
+            }
+            _ => None,
         }
     }
 

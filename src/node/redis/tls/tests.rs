@@ -1,6 +1,8 @@
 use std::fs;
+use std::io;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use multilock_test_support::Authority;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -8,8 +10,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::{HandshakeKind, ServerConfig};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use tokio_rustls::rustls::{CertificateError, Error, HandshakeKind, ServerConfig};
 
 use super::*;
 
@@ -50,6 +52,29 @@ async fn handshake(tls: &Tls, port: u16) -> Option<HandshakeKind> {
     let kind = stream.get_ref().1.handshake_kind();
     stream.shutdown().await.expect("open");
     kind
+}
+
+/// A text with the time of the attempt would be another one each second.
+#[test]
+fn a_certificate_out_of_date_is_told_by_its_own_time_alone() {
+    let at = |seconds| UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+    let said = |error| {
+        let error = io::Error::new(io::ErrorKind::InvalidData, Error::InvalidCertificate(error));
+        with_rustls::explained(error).to_string()
+    };
+    for time in [2000, 3000] {
+        let (time, not_after, not_before) = (at(time), at(1000), at(9000));
+        assert_eq!(
+            said(CertificateError::ExpiredContext { time, not_after }),
+            "invalid peer certificate: expired at 1000 (UNIX)"
+        );
+        assert_eq!(
+            said(CertificateError::NotValidYetContext { time, not_before }),
+            "invalid peer certificate: not valid before 9000 (UNIX)"
+        );
+    }
+    let other = said(CertificateError::UnknownIssuer);
+    assert_eq!(other, "invalid peer certificate: UnknownIssuer");
 }
 
 fn install_provider() {
