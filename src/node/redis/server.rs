@@ -89,7 +89,9 @@ impl Server {
         let begun = Instant::now();
         let stream = self.open().await?;
         let credentials = self.ask_for_credentials(begun).await?;
-        let mut calls = self.log_in(stream, &listener, credentials.as_ref()).await?;
+        let may_need_tls = predecessor.is_none();
+        let logging_in = self.log_in(stream, &listener, credentials.as_ref(), may_need_tls);
+        let mut calls = logging_in.await?;
         // Over RESP2 a connection that has subscribed takes no calls.
         let mut notices = if calls.resp3 {
             None
@@ -165,11 +167,13 @@ impl Server {
             .map_err(|error| NodeError::Unavailable(error.to_string()))
     }
 
+    /// Logs in. `may_need_tls` unless the server was in use without TLS before.
     pub(super) async fn log_in(
         &self,
         stream: Box<dyn Stream>,
         listener: &Listener,
         credentials: Option<&Credentials>,
+        may_need_tls: bool,
     ) -> Result<LoggedInSocket, NodeError> {
         let (pipe, driver) = Pipe::open(stream, Arc::clone(listener));
         let mut line = LoggedInSocket {
@@ -185,7 +189,7 @@ impl Server {
                     &pipe,
                     &login,
                     &self.connection_name,
-                    self.address.is_tcp_in_the_clear(),
+                    may_need_tls && self.address.is_tcp_in_the_clear(),
                 )
                 .await?,
                 client_id(&pipe).await,
@@ -203,7 +207,7 @@ impl Server {
         credentials: Option<&Credentials>,
     ) -> Result<LoggedInSocket, NodeError> {
         let stream = self.open().await?;
-        let mut line = self.log_in(stream, listener, credentials).await?;
+        let mut line = self.log_in(stream, listener, credentials, false).await?;
         line.driver.takes_notices_in_arrays();
         Ok(line)
     }

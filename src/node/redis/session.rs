@@ -35,7 +35,8 @@ impl Server {
         let stream = self.open().await?;
         let credentials = self.ask_for_credentials(begun).await?;
         let listener: Listener = Arc::new(|_, _, _| {});
-        let line = self.log_in(stream, &listener, credentials.as_ref()).await?;
+        let logging_in = self.log_in(stream, &listener, credentials.as_ref(), true);
+        let line = logging_in.await?;
         Ok(Session {
             pipe: line.pipe,
             _driver: AbortOnDropHandle::new(tokio::spawn(line.driver)),

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use multilock_test_support::{Script, StandIn};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
@@ -308,5 +308,28 @@ async fn a_server_that_refuses_a_connection_is_quoted() {
     for _ in 0..20 {
         let refused = set_up(&server, None).await;
         assert_eq!(refused.expect_err("refused").to_string(), WORDS);
+    }
+}
+
+/// A port that ends the connection may expect TLS. The port of a master that was in use without TLS does not.
+#[tokio::test]
+async fn tls_is_no_guess_for_a_master_that_was_in_use_without_it() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
+    let listener = listener.expect("a free port");
+    let url = format!("redis://{}", listener.local_addr().expect("bound"));
+    let _ending = AbortOnDropHandle::new(tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let _ = client.read(&mut [0; 64]).await;
+        }
+    }));
+    let known = connect(plain()).await.expect("it will do");
+    for predecessor in [None, Some(&known)] {
+        let ended = connect_at(url.clone(), predecessor).await;
+        let reason = ended.expect_err("ended").to_string();
+        assert_eq!(
+            reason.contains("may expect TLS"),
+            predecessor.is_none(),
+            "{reason}"
+        );
     }
 }
