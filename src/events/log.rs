@@ -94,10 +94,6 @@ pub(crate) fn logged_in_again(node: &str) {
     tracing::debug!(target: TARGET, node, "logged in again");
 }
 
-pub(crate) fn credentials_not_refreshed(node: &str, reason: &str) {
-    tracing::warn!(target: TARGET, node, reason, "credentials were not refreshed");
-}
-
 /// Logs a handshake; `kind` shows whether a session was resumed.
 #[cfg(feature = "rustls")]
 pub(crate) fn tls_established(host: &str, kind: &dyn std::fmt::Debug) {

@@ -34,7 +34,7 @@ pub(crate) use self::meters::{Events, Label, NodeMeters};
 pub(crate) use self::node::NodeEvents;
 pub(crate) use self::observer::{EventObserver, Survey};
 pub(crate) use self::round::RoundTrace;
-pub(crate) use self::throttle::LogThrottle;
+pub(crate) use self::throttle::{CredentialsThrottle, LogThrottle};
 #[cfg(not(feature = "metrics"))]
 pub(crate) use self::unmetered::{Unmetered as Events, Unmetered as Label, Unmetered as NodeMeters};
 

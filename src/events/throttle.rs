@@ -35,6 +35,10 @@ pub(crate) struct LogThrottle {
     unpolled: Bound,
 }
 
+/// Recurring warnings about the credentials of one connection.
+#[derive(Debug, Default)]
+pub(crate) struct CredentialsThrottle(Bound);
+
 #[derive(Debug, Default)]
 struct Bound(Mutex<LastLine>);
 
@@ -65,6 +69,15 @@ impl LogThrottle {
         if let Some(left_out) = self.releases.admit(INTERVAL) {
             let free_within = Rounded(free_within);
             tracing::warn!(target: TARGET, %names, %free_within, %votes, left_out, "release not confirmed");
+        }
+    }
+}
+
+impl CredentialsThrottle {
+    /// Logs that a live connection could not get or use other credentials.
+    pub(crate) fn not_refreshed(&self, node: &str, reason: &str) {
+        if let Some(left_out) = self.0.admit(INTERVAL) {
+            tracing::warn!(target: TARGET, node, reason, left_out, "credentials were not refreshed");
         }
     }
 }

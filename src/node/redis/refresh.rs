@@ -8,12 +8,14 @@ use tokio::time::{Instant, sleep};
 use super::address::Address;
 use super::pipeline::Pipe;
 use super::setup::{Login, authenticate};
-use crate::events::log;
+use crate::events::{CredentialsThrottle, log};
 use crate::masters::credentials::{Credentials, Provider};
 use crate::protocol::fault::Fault;
 
-/// Pause between two attempts to get or use other credentials.
+/// Pause after an attempt to get other credentials, and after the first refused login.
 const RETRY: Duration = Duration::from_secs(1);
+/// Longest pause after a refused login. A server records each one.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// Asks the provider at each refresh, and logs in if the credentials have changed. Ends once no refresh is
 /// wanted, or when the connection ends. Each question may take `within`.
@@ -24,15 +26,23 @@ pub(super) async fn keep_logged_in(
     mut current: Credentials,
     within: Duration,
 ) {
+    let warnings = CredentialsThrottle::default();
     while let Some(after) = current.refreshed_after() {
         sleep(after).await;
+        let retry = RETRY.min(after);
+        let mut refused_pause = retry;
         current = loop {
             let given = provider.ask(Instant::now() + within).await;
             match log_in_again(&pipe, &address, &current, given).await {
                 Refreshed::To(next) => break next,
                 Refreshed::Not(reason) => {
-                    log::credentials_not_refreshed(&address.label, &reason);
-                    sleep(RETRY.min(after)).await;
+                    warnings.not_refreshed(&address.label, &reason);
+                    sleep(retry).await;
+                }
+                Refreshed::Refused(reason) => {
+                    warnings.not_refreshed(&address.label, &reason);
+                    sleep(refused_pause).await;
+                    refused_pause = (2 * refused_pause).min(LONGEST_PAUSE);
                 }
                 Refreshed::TooLate => return,
             }
@@ -43,8 +53,10 @@ pub(super) async fn keep_logged_in(
 /// Result of a refresh.
 enum Refreshed {
     To(Credentials),
-    /// The connection stays as it was.
+    /// The connection stays as it was, and the server was not asked.
     Not(String),
+    /// The connection stays as it was, because the server refused the login.
+    Refused(String),
     /// The connection has ended.
     TooLate,
 }
@@ -66,7 +78,7 @@ async fn log_in_again(
             log::logged_in_again(&address.label);
             Refreshed::To(next)
         }
-        Err(Fault::Server { error, .. }) => Refreshed::Not(error.to_string()),
+        Err(Fault::Server { error, .. }) => Refreshed::Refused(error.to_string()),
         // Too much waits for its answers, which passes.
         Err(Fault::NotSent(reason)) if !pipe.is_closed() => Refreshed::Not(reason.to_string()),
         Err(_) => Refreshed::TooLate,

@@ -1,9 +1,15 @@
 use std::collections::VecDeque;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
+use tracing::subscriber::{DefaultGuard, NoSubscriber, set_default};
+use tracing::{Dispatch, Event, Level, Subscriber};
+use tracing_subscriber::Registry;
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
 use super::*;
 use crate::masters::credentials::BoxError;
@@ -102,14 +108,59 @@ async fn a_provider_that_fails_and_a_refusal_leave_the_connection_as_it_is() {
         Ok(password("three")),
     ]);
     assert_eq!(line.receives(&auth("two")).await, AFTER + 2 * RETRY);
-    line.says("-WRONGPASS invalid username-password pair or user is disabled.\r\n")
-        .await;
+    line.says(REFUSED).await;
     assert_eq!(line.receives(&auth("three")).await, RETRY);
     line.says("+OK\r\n").await;
     let call = line.pipe.ask(&redis::cmd("A"));
     line.receives("*1\r\n$1\r\nA\r\n").await;
     line.says(":1\r\n").await;
     assert_eq!(call.await, Ok(redis::Value::Int(1)));
+}
+
+const REFUSED: &str = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
+
+/// Counts the warnings of this thread.
+struct Warnings(Arc<AtomicUsize>);
+
+impl<S: Subscriber> Layer<S> for Warnings {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let is_warning = *event.metadata().level() == Level::WARN;
+        self.0.fetch_add(usize::from(is_warning), Ordering::Relaxed);
+    }
+}
+
+fn count_warnings() -> (Arc<AtomicUsize>, DefaultGuard) {
+    // With a single subscriber, a line that a thread without one meets first is switched off for all threads.
+    static OTHER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::new()));
+    LazyLock::force(&OTHER);
+    let count = Arc::default();
+    let layer = Warnings(Arc::clone(&count));
+    (count, set_default(Registry::default().with(layer)))
+}
+
+/// Each refused login is in the server's log of refusals.
+#[tokio::test(start_paused = true)]
+async fn a_refused_login_is_tried_again_after_pauses_that_grow() {
+    let (warnings, _installed) = count_warnings();
+    let mut line = Line::open((0..7).map(|_| Ok(password("two"))).collect());
+    assert_eq!(line.receives(&auth("two")).await, AFTER);
+    for pause in [1, 2, 4, 8, 10, 10] {
+        line.says(REFUSED).await;
+        let paused = line.receives(&auth("two")).await;
+        assert_eq!(paused, Duration::from_secs(pause));
+    }
+    // At 0, 15, 25 and not at 1, 3 and 7 s.
+    assert_eq!(warnings.load(Ordering::Relaxed), 3);
+}
+
+/// A file may be missing for as long as it is being replaced, so it is looked for often.
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_fails_for_long_is_asked_each_second_and_logged_once_in_ten() {
+    let (warnings, _installed) = count_warnings();
+    let failures = (0..25).map(|_| Err("no such file".into()));
+    let mut line = Line::open(failures.chain([Ok(password("two"))]).collect());
+    assert_eq!(line.receives(&auth("two")).await, AFTER + 25 * RETRY);
+    assert_eq!(warnings.load(Ordering::Relaxed), 3);
 }
 
 /// The refresh falls due while the server is slow with much, and is tried again.
