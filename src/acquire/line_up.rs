@@ -57,8 +57,10 @@ pub(super) async fn line_up(
         let is_concurrent = matches!(delivery, ControlFlow::Continue(Some(Delivery::Concurrent)));
         let attempted = match delivery {
             ControlFlow::Continue(None) => continue,
-            ControlFlow::Continue(Some(turn @ Delivery::Turn(_))) => {
-                waiting.mailbox.put(turn);
+            ControlFlow::Continue(Some(Delivery::Turn(turn))) => {
+                // The caller's time may end before the masters have answered this task.
+                *last = turn.line().refusal().map(|why| (0, why));
+                waiting.mailbox.put(Delivery::Turn(turn));
                 return Ok(ControlFlow::Continue(()));
             }
             ControlFlow::Continue(Some(Delivery::Hold(hold))) => {

@@ -135,7 +135,7 @@ pub enum LockError {
         waited: Duration,
         /// Cause; there always is one.
         /// - Behind a task of this process that holds: [`Contended`](Self::Contended) with this client's own label.
-        /// - Behind any other task of this process: the last refusal of that task.
+        /// - Behind any other task of this process, or just after it: the last refusal of that task.
         /// - Otherwise the refusal of the last completed round, or [`Unreachable`](Self::Unreachable) without one.
         last: Option<Box<LockError>>,
     },

@@ -263,6 +263,14 @@ impl<T> LineRef<T> {
         self.line.ahead.set(Some(InFront::Holds(holding)));
     }
 
+    /// Last refusal by the masters of the tasks that had the turn, if none of them has held since.
+    pub(crate) fn refusal(&self) -> Option<Arc<LockError>> {
+        match self.line.ahead.get() {
+            Some(InFront::Refused(why)) => Some(why),
+            _ => None,
+        }
+    }
+
     /// Next task, to join the queues with the release of these names. The task must want the same names, and have a
     /// ticket for their queues.
     pub(crate) fn next(&self, names: &Names) -> Option<QueueEntry> {

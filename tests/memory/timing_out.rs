@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use futures::future::join_all;
 use multilock::sim::{Cluster, Master};
 use multilock::{LockError, LockSetError, Masters, MultiLock, OnceError, Quarantine, RunError, RunSetError};
 use tokio::time::sleep;
@@ -131,6 +132,26 @@ async fn behind_a_waiter_of_its_process_the_last_refusal_of_that_one_is_told() {
     assert!(matches!(cause(error), LockError::Unreachable { .. }));
     front.abort();
     drop(held);
+}
+
+/// The tasks come together, so the time of the last one ends in its first question: no master has answered that one.
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_comes_too_late_is_told_of_the_refusal_before_it() {
+    for tasks in [2, 10] {
+        let cluster = Cluster::new(3);
+        slow_down(&cluster, 2);
+        let (here, there) = (
+            connect_as(&cluster, "web-1").await,
+            connect_as(&cluster, "web-2").await,
+        );
+        let held = there.red_lock("a").lock().await.expect("free");
+        let lock = here.red_lock("a");
+        let waits = (0..tasks).map(|_| refusal(&lock, ms(4000)));
+        for error in join_all(waits).await {
+            assert_held(&error, "web-2", ms(20_000)..ms(31_000));
+        }
+        drop(held);
+    }
 }
 
 /// A waiter that has asked no master yet, with no task of its process ahead, knows the known state of the masters.
