@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use futures::future::{join_all, select_all};
+use futures::future::{join_all, ready, select_all};
+use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
@@ -155,12 +156,16 @@ impl LockSetGuard {
         let token = CancellationToken::new();
         // If the runtime ends before the holds, nobody would tell of a loss: the token is cancelled then.
         let cancels = token.clone().drop_guard();
-        let holds: Vec<_> = self.guards.iter().map(|guard| guard.hold().clone()).collect();
+        let ended = self.guards.iter().map(|guard| {
+            let hold = guard.hold().clone();
+            async move { hold.ended().await }
+        });
+        let ended: FuturesUnordered<_> = ended.collect();
         let here = Handle::try_current();
         let runtime = here.as_ref().unwrap_or(&self.guards[0].pool().runtime);
         runtime.spawn(async move {
-            let ended = select_all(holds.iter().map(|hold| Box::pin(hold.ended())));
-            if ended.await.0.is_none() {
+            // A hold that was given up is never lost, and the others are watched on.
+            if !ended.any(|cause| ready(cause.is_some())).await {
                 cancels.disarm();
             }
         });

@@ -259,6 +259,31 @@ async fn no_token_is_cancelled_by_giving_up() {
     assert!(!token.is_cancelled());
 }
 
+/// The guards of a set that was taken apart go one by one, and the token watches those that are left.
+#[tokio::test(start_paused = true)]
+async fn a_token_tells_of_a_loss_after_another_guard_was_given_up() {
+    for is_downgraded in [false, true] {
+        let cluster = Cluster::new(3);
+        let masters = connect(&cluster).await;
+        let set = masters.red_lock("a").write().and(masters.red_lock("b"));
+        let guard = set.lock().await.expect("free");
+        let token = guard.cancellation_token();
+        let mut guards = guard.into_guards();
+        let (second, first) = (guards.pop().expect("two"), guards.pop().expect("two"));
+        if is_downgraded {
+            drop(first.exclusive().expect("it writes").downgrade().await);
+        } else {
+            first.unlock().await.expect("held");
+        }
+        sleep(ms(100)).await;
+        assert!(!token.is_cancelled(), "nothing is lost");
+        masters.red_lock("b").force_release().await.expect("all answer");
+        assert_eq!(second.lost().await.cause, LossCause::TakenAway);
+        sleep(ms(100)).await;
+        assert!(token.is_cancelled());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_owner_enters_what_it_holds() {
     let clusters = clusters();
