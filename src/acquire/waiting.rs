@@ -223,10 +223,18 @@ impl<'a> Waiting<'a> {
         Ok(())
     }
 
-    /// Asks the masters once.
+    /// Asks the masters once. If the job is done, opens the line: the tasks behind learn it at the same time, and not one after
+    /// the other.
     pub(super) async fn ask(&mut self) -> Result<HoldGuard, Refusal> {
         let clocks = self.clocks.take();
-        acquire_as(self.request, Precedence::of(self.queued_entry()), clocks).await
+        let asked = acquire_as(self.request, Precedence::of(self.queued_entry()), clocks).await;
+        let once = self.request.once.as_ref();
+        if once.is_some_and(|once| once.found.get().is_some())
+            && let Some(Delivery::Turn(turn)) = self.mailbox.take()
+        {
+            turn.open();
+        }
+        asked
     }
 
     /// Gives the guard this process's turn. A read guard opens the line instead.

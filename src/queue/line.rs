@@ -145,7 +145,7 @@ pub(crate) enum Joined<T> {
 pub(crate) enum Delivery<T> {
     /// The turn to ask.
     Turn(Turn<T>),
-    /// The task ahead was admitted, and the others may be, too: all ask at the same time.
+    /// The task ahead has the answer that the others may get, too: all ask at the same time.
     Concurrent,
     /// The hold of the task ahead.
     Hold(T),
@@ -417,8 +417,8 @@ impl<T> Turn<T> {
         &self.0
     }
 
-    /// Admits the tasks behind, because this one was admitted together with others. The next one has the turn,
-    /// and the others ask at the same time.
+    /// Lets the tasks behind ask at the same time, because the answer to this one is likely to be theirs: it was admitted
+    /// together with others, or its job is done. The next one has the turn.
     pub(crate) fn open(self) {
         let LineRef { lines, line } = self.0.clone();
         let lines = lines.lines.lock();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures::future::join_all;
 use multilock::sim::{Cluster, Keep, Master};
 use multilock::{Closing, LockError, Masters, NodeState, Once, Owner, RunError, UnlockError, Unlocked};
 use tokio::time::{Instant, sleep};
@@ -305,6 +306,40 @@ async fn a_leader_that_lost_its_lock_stands_again() {
     assert_eq!(last, [3, 4], "who waited leads after the other's end");
     settle().await;
     assert!(cluster.iter().all(|master| master.locks().is_empty()));
+}
+
+/// They wait in one line, and all of them learn at once that the job is done. A mark that is too old for a task's own time
+/// says nothing to it: it does the job again.
+#[tokio::test(start_paused = true)]
+async fn the_tasks_of_a_process_learn_together_that_a_job_is_done() {
+    const TASKS: u64 = 30;
+    let cluster = Cluster::new(3);
+    slow_down(&cluster, 20);
+    let masters = connect(&cluster).await;
+    let (begun, busy) = (AtomicU64::new(0), AtomicU64::new(0));
+    let run = async |wait: Duration, keep: Duration, takes: Duration| {
+        let job = masters.red_lock("report").wait(wait).once(keep);
+        job.run(async |_| {
+            begun.fetch_add(1, Ordering::Relaxed);
+            assert_eq!(busy.fetch_add(1, Ordering::Relaxed), 0, "one after the other");
+            sleep(takes).await;
+            busy.fetch_sub(1, Ordering::Relaxed);
+            Ok::<_, ()>(())
+        })
+        .await
+    };
+    let first = run(ms(1500), KEPT, ms(1000));
+    let brief = (0..3).map(|_| run(ms(5000), ms(50), ms(100)));
+    let others = (0..TASKS).map(|_| run(ms(1500), KEPT, ms(1000)));
+    let (first, others, brief) = tokio::join!(first, join_all(others), join_all(brief));
+    assert_eq!(first, Ok(Once::Ran(())));
+    for other in others {
+        assert!(matches!(other, Ok(Once::Done { .. })), "{other:?}");
+    }
+    for brief in brief {
+        assert_eq!(brief, Ok(Once::Ran(())));
+    }
+    assert_eq!(begun.into_inner(), 4);
 }
 
 /// A master without the mark of a job is asked again, by a task for each job. However many jobs are done while it is away, the
