@@ -201,7 +201,8 @@ impl MastersBuilder {
     /// different rates. 0.01 (1 %) by default and at least; 2 ms are added. NTP daemons slew by up to 0.05 %
     /// (ntpd) or, if so configured, 8 % (chronyd).
     ///
-    /// A larger factor shortens the validity of this client's own holds. It lengthens the time after which this client
+    /// A larger factor shortens the validity of this client's own holds. From 0.17 on they are renewed more often than after
+    /// each third of their lease. It lengthens the time after which this client
     /// counts a master that has just started: 33 s with 0.1, 45 s with 0.5. It also raises the shortest lease and the
     /// shortest [`Quarantine::For`], and lowers the longest [`node_timeout`](Self::node_timeout).
     ///
