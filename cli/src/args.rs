@@ -521,8 +521,8 @@ Exit codes:
   the program's own; 128+n if signal n ended it
   none if INT, QUIT, TERM or HUP ended it or the wait: this command ends by the same signal
    64  wrong usage
-   69  too few masters have a vote
-   75  held by another, or the wait is over (-E)
+   69  too few masters have a vote, also at the end of the wait
+   75  held by another, also at the end of the wait (-E)
    78  masters that are unfit or misconfigured, or a password file that cannot be read
   124  the lock was lost or came to its end while the program ran
   125  this command failed
