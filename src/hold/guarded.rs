@@ -47,6 +47,11 @@ impl Hold {
         self.grant.state().is_past_bound(now)
     }
 
+    /// Time for which the hold may still be renewed; `None` without a bound.
+    pub(crate) fn left_to_renew(&self) -> Option<Duration> {
+        self.grant.state().left_to_renew(self.grant.clock.now())
+    }
+
     pub(crate) fn count(&self) -> u64 {
         self.grant.state().count(self.number)
     }

@@ -254,9 +254,14 @@ impl HoldState {
 
     /// Whether the hold has lasted for as long as it may be renewed.
     pub(super) fn is_past_bound(&self, now: Moment) -> bool {
+        self.left_to_renew(now).is_some_and(|left| left.is_zero())
+    }
+
+    /// Time for which the hold may still be renewed; `None` without a bound.
+    pub(super) fn left_to_renew(&self, now: Moment) -> Option<Duration> {
         let bounds = [self.max_hold, self.set_completes_within];
-        let age = now.since(self.since);
-        bounds.into_iter().flatten().any(|most| age >= most)
+        let shortest = bounds.into_iter().flatten().min();
+        shortest.map(|most| most.saturating_sub(now.since(self.since)))
     }
 
     /// Number of guards in a hold.

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::acquire::request::Purpose;
 use crate::error::{InvalidInput, LockError, RunError};
@@ -26,6 +26,8 @@ impl MultiLock {
     /// - [`Leadership::step_down`] is called: the body has the [`grace`](Self::grace) period to come to its
     ///   end, and is dropped otherwise. If it is dropped, the lock is given up, and the candidate campaigns again
     ///   behind all that wait by then.
+    /// - The longest time of [`max_hold`](Self::max_hold) comes to its end: the same as after `step_down`. The grace period
+    ///   ends with that time at the latest, and takes half of it at most.
     /// - The body ends: the lock is given up, and its output is returned. An error is such an output, too.
     ///
     /// At any instant at most one [`Leadership`] is valid. Every term has a larger fencing token than the
@@ -138,8 +140,8 @@ impl MultiLock {
     }
 
     /// Sets the time that the body of [`lead_until`](Self::lead_until) has to come to its end after `stop`, and
-    /// any leader's body after [`step_down`](Leadership::step_down). 10 s by default. The lock is renewed
-    /// meanwhile. Zero drops the body at its next await.
+    /// any leader's body after [`step_down`](Leadership::step_down) or at the end of [`max_hold`](Self::max_hold). 10 s by
+    /// default. The lock is held meanwhile. Zero drops the body at its next await.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -171,12 +173,21 @@ impl MultiLock {
         F: Future<Output = T>,
     {
         let candidate = Candidate::new(&self.options).map_err(LockError::from)?;
+        let grace = self.options.rare().grace;
         let mut stop = pin!(stop);
         loop {
             let guard = tokio::select! {
                 biased;
                 stopped = &mut stop => return Ok(CandidacyEnd::Stopped(stopped)),
                 term = candidate.elected() => term?,
+            };
+            // The hold is not renewed after its bound, so the term ends there, with its grace before it.
+            let (begun, bound) = (Instant::now(), guard.hold().left_to_renew());
+            let before_bound = |rest: Duration| async move {
+                match bound {
+                    Some(bound) => sleep_until(begun + bound.saturating_sub(rest.min(bound / 2))).await,
+                    None => pending().await,
+                }
             };
             let leadership = Leadership::of(&guard);
             let over = leadership.end.clone().drop_guard();
@@ -192,8 +203,12 @@ impl MultiLock {
                             leadership.step_down();
                         }
                         () = leadership.end.cancelled() => {}
+                        () = before_bound(grace) => leadership.step_down(),
                     }
-                    sleep(self.options.rare().grace).await;
+                    tokio::select! {
+                        () = sleep(grace) => {}
+                        () = before_bound(Duration::ZERO) => {}
+                    }
                 };
                 tokio::select! {
                     // Check for the loss first: no step of the body is taken after it.

@@ -93,8 +93,9 @@ impl Leadership {
     }
 
     /// Returns a token that is cancelled when the term is to end, or has ended without notice. It is cancelled
-    /// - at `stop` of [`lead_until`](crate::MultiLock::lead_until) and after [`step_down`](Self::step_down),
-    ///   with the [`grace`](crate::MultiLock::grace) period left and the lock still held,
+    /// - at `stop` of [`lead_until`](crate::MultiLock::lead_until), after [`step_down`](Self::step_down), and towards the end
+    ///   of [`max_hold`](crate::MultiLock::max_hold), with the [`grace`](crate::MultiLock::grace) period left and the lock
+    ///   still held,
     /// - at the [loss](Self::lost) of the lock,
     /// - when the body has ended or was dropped, before the lock is given up.
     ///

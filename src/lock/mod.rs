@@ -357,6 +357,9 @@ impl<M: Mode> MultiLock<M> {
     /// applies, and no entry extends the hold after it. [`extend`](MultiLockGuard::extend) does, and so does
     /// an entry that sets a longer lease or [`at_least`](Self::at_least).
     ///
+    /// For [`lead`](Self::lead) it is the longest term. The body is told before its end, by the
+    /// [`grace`](Self::grace) period, or by half of the term if that is shorter.
+    ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

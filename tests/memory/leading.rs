@@ -257,6 +257,54 @@ async fn a_leader_that_steps_down_stands_again_behind_the_others() {
     assert_eq!(leadership.votes().granted(), 0, "there is nobody left to tell");
 }
 
+/// The bound of a hold ends a term as planned: with notice, within the bound, and without a loss. Half of the term is left to
+/// lead if the grace period is longer.
+#[tokio::test(start_paused = true)]
+async fn the_longest_term_ends_as_planned() {
+    for (grace, leads_for) in [(ms(3000), 7), (ms(60_000), 5)] {
+        let cluster = Cluster::new(3);
+        let masters = connect_leasing(&cluster, ms(4000)).await;
+        let (journal, _installed) = Journal::begin();
+        let lock = masters.red_lock("leader").max_hold(ms(10_000)).grace(grace);
+        let (begun, mut terms) = (Instant::now(), 0);
+        let led = lock.lead(|leadership| {
+            terms += 1;
+            let term = terms;
+            async move {
+                assert_eq!(
+                    begun.elapsed().as_secs(),
+                    (term - 1) * 10,
+                    "the term before was over"
+                );
+                let told = Instant::now();
+                leadership.cancellation_token().cancelled().await;
+                assert_eq!(told.elapsed().as_secs(), leads_for);
+                assert!(leadership.is_valid(), "there is time to save the work");
+                if term < 3 {
+                    std::future::pending::<()>().await;
+                }
+                term
+            }
+        });
+        assert_eq!(led.await, Ok(3));
+        assert!(journal.warnings().is_empty(), "{:#?}", journal.warnings());
+        assert_eq!(journal.of("stepped down; the leader's work was dropped").len(), 2);
+    }
+}
+
+/// A leader that steps down shortly before its longest term is over does not lose its lock in the grace period.
+#[tokio::test(start_paused = true)]
+async fn a_grace_period_ends_with_the_longest_term() {
+    let cluster = Cluster::new(3);
+    let masters = connect_leasing(&cluster, ms(4000)).await;
+    let (journal, _installed) = Journal::begin();
+    let lock = masters.red_lock("leader").max_hold(ms(10_000)).grace(ms(60_000));
+    let begun = Instant::now();
+    let led = lock.lead_until(sleep(ms(4000)), |_| std::future::pending::<()>());
+    assert_eq!((led.await, begun.elapsed().as_secs()), (Ok(None), 10));
+    assert!(journal.warnings().is_empty(), "{:#?}", journal.warnings());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_loss_is_told_to_the_tasks_of_a_leader() {
     let cluster = Cluster::new(3);
