@@ -60,9 +60,12 @@ impl MultiLock {
     /// in the closure what an `async move` block takes.
     ///
     /// The candidacy survives masters that are out of reach, in quarantine, misconfigured or without a
-    /// permission, and the end of a [`wait`](Self::wait). The next attempt follows after a pause, which grows
-    /// from 0.1 s to 10 s. The log shows each kind of error once a minute (`cannot lead yet`). To give up,
-    /// drop the future, or use [`lead_until`](Self::lead_until).
+    /// permission, and the end of a [`wait`](Self::wait). To give up, drop the future, or use
+    /// [`lead_until`](Self::lead_until). The log shows:
+    /// - `still waiting for a lock`, once in 10 s, while too few masters have a vote, as in an outage or a quarantine.
+    ///   Servers that cannot be reached are shown by `master out of reach`.
+    /// - `cannot lead yet`, once a minute for each kind of error, if the error ends an attempt: a missing permission, or a
+    ///   `wait` that ends in an outage. The next attempt follows after a pause, which grows from 0.1 s to 10 s.
     ///
     /// # Errors
     ///

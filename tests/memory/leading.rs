@@ -56,11 +56,21 @@ async fn a_candidate_goes_on_after_what_time_may_cure() {
     leading.abort();
     settle().await;
 
-    // The same while it waits for a bounded time, and nobody leads.
+    // In an outage the attempt goes on, and so its log is that of a wait.
     cluster.iter().take(2).for_each(Master::freeze);
+    let shown = |message| journal.of(message).len();
+    let before = shown("cannot lead yet");
+    let (_, leading) = stand(masters.red_lock("leader"));
+    sleep(ms(60_000)).await;
+    assert!((5..=7).contains(&shown("still waiting for a lock")));
+    assert_eq!(shown("cannot lead yet"), before);
+    leading.abort();
+
+    // The same while it waits for a bounded time, and nobody leads.
     let (terms, leading) = stand(masters.red_lock("leader").wait(ms(300)));
     sleep(ms(60_000)).await;
     assert!(!leading.is_finished());
+    assert!(shown("cannot lead yet") > before);
     cluster.iter().for_each(Master::thaw);
     sleep(ms(10_100)).await;
     assert_eq!(terms.load(Ordering::Relaxed), 1);
