@@ -109,4 +109,9 @@ impl NodeEvents {
     pub(crate) fn denies_subscription(&self) {
         tracing::warn!(target: TARGET, node = %self.label, "SUBSCRIBE to multilock:* is refused, so waiters ask by timers, and lose their places in the queues when called");
     }
+
+    /// Notes that the master lets the client listen, after it had refused that.
+    pub(crate) fn allows_subscription(&self) {
+        tracing::info!(target: TARGET, node = %self.label, "SUBSCRIBE to multilock:* is no longer refused");
+    }
 }

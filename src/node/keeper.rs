@@ -17,7 +17,7 @@ use super::redis::questions::in_time;
 use super::trust::clock_check::ClockCheck;
 use super::trust::master_clock::MasterClock;
 use super::withdrawals::Withdrawals;
-use super::{Connection, Endpoint, Inbox, KnownServers, Link, Listener, Peer, Slot};
+use super::{ChannelForm, Connection, Endpoint, Inbox, KnownServers, Link, Listener, Peer, Slot};
 use crate::error::{NodeError, Unfit};
 use crate::node::channels::Topics;
 use crate::node::trust::membership::Membership;
@@ -26,6 +26,9 @@ use crate::time::backoff::{LONGEST_DELAY, LONGEST_SLOW_DELAY, delays, slow_delay
 use crate::time::clock::{Clock, Moment};
 use crate::time::random::Random;
 use crate::time::steps::Steps;
+
+/// Interval at which a server is asked again for the channel that it denies.
+const LISTEN_AGAIN: Duration = Duration::from_secs(10);
 
 /// Task that maintains the connection to one master.
 pub(crate) struct Keeper {
@@ -163,16 +166,16 @@ impl Keeper {
         })
     }
 
-    /// Puts a connection to use. First it subscribes to the other libraries' channels of its predecessor.
-    /// Then every waiter looks again, since calls and announcements may have been missed.
-    async fn resume(&self, link: &Arc<Link>) {
+    /// Subscribes to every channel that has listeners besides the client's own. `act` runs before any other task can join or
+    /// leave a channel. Then every waiter looks again, since calls and announcements may have been missed.
+    async fn resume(&self, link: &Link, act: impl FnOnce()) {
         let subscribing = self.topics.resume(|channels| {
             // One by one: a command with a channel that is denied is refused as a whole.
             let subscribing: Vec<Inbox> = channels
                 .into_iter()
                 .map(|(form, channel)| link.listen(true, *form, channel))
                 .collect();
-            self.slot.up(Arc::clone(link));
+            act();
             subscribing
         });
         if !subscribing.is_empty() {
@@ -181,6 +184,20 @@ impl Keeper {
             self.slot.events.subscribed_again(matches!(resumed, Ok(Ok(_))));
         }
         self.topics.interrupt();
+    }
+
+    /// Listens to the client's channel, which the server has denied at the set-up, and then to all others. Servers keep
+    /// their connections when a user gets more rights.
+    async fn listen_at_last(&self, link: &Link) {
+        loop {
+            sleep(LISTEN_AGAIN).await;
+            let listening = link.listen(true, ChannelForm::Exact, &self.topics.own);
+            if listening.answer().await.is_ok() {
+                break;
+            }
+        }
+        self.slot.events.allows_subscription();
+        self.resume(link, || {}).await;
     }
 
     /// Uses one connection, with a set-up that began at `begun`, until the connection ends or is to be replaced.
@@ -211,8 +228,8 @@ impl Keeper {
                 // Pending releases go first, so that the client does not meet its own holds that it has given
                 // up.
                 self.slot.deferrals.send(&link);
-                self.resume(&link).await;
-                let end = self.attend(&link, &mut driver).await;
+                self.resume(&link, || self.slot.up(Arc::clone(&link))).await;
+                let end = self.attend(&link, &mut driver, peer.calls_denied).await;
                 link.close();
                 (end, since.elapsed(), Some(link.last_asked()))
             }
@@ -244,9 +261,15 @@ impl Keeper {
 
     /// Sends pending releases and checks that the master answers, until the connection ends or this client is
     /// refused. Returns the reason of the end.
-    async fn attend(&self, link: &Arc<Link>, driver: &mut AbortOnDropHandle<()>) -> NodeError {
+    async fn attend(
+        &self,
+        link: &Arc<Link>,
+        driver: &mut AbortOnDropHandle<()>,
+        mut calls_denied: bool,
+    ) -> NodeError {
         let deferrals = &self.slot.deferrals;
         let mut labelling = pin!(self.keep_labelled(link));
+        let mut listening = pin!(self.listen_at_last(link));
         let mut refused = pin!(self.refused());
         let (client, node_timeout, random) = (self.client, self.node_timeout, &self.random);
         let mut pace = Pace::new(random, node_timeout);
@@ -262,6 +285,7 @@ impl Keeper {
                     return NodeError::Unavailable(format!("{reason}; connection is being replaced"));
                 }
                 () = &mut labelling => {}
+                () = &mut listening, if calls_denied => calls_denied = false,
                 () = deferrals.news.notified() => {}
                 () = self.slot.went_stale.notified() => withdrawals.went_stale(),
                 () = sleep_until(withdrawals.again_at.unwrap_or_else(Instant::now)), if withdrawals.again_at.is_some() => {

@@ -710,3 +710,27 @@ async fn a_grant_tells_how_many_wait() {
     }
     assert_eq!(told, [2, 1, 0, 0]);
 }
+
+/// Servers keep their connections when an operator gives their user the right to listen. From then on waiters are called
+/// over them.
+#[tokio::test(start_paused = true)]
+async fn a_client_listens_soon_after_that_is_no_longer_denied() {
+    let cluster = Cluster::new(3);
+    cluster.iter().for_each(|master| master.deny_subscribe(true));
+    let (holder, waiter) = (connect(&cluster).await, connect(&cluster).await);
+    let held = holder.red_lock("a").lock().await.expect("free");
+    let lock = waiter.red_lock("a");
+    let waiting = tokio::spawn(async move { lock.lock().await });
+    let _leader = waiter.watch_leader("leader").expect("a name");
+    sleep(ms(30_000)).await;
+    let listening = || cluster.iter().map(|master| master.channels().len());
+    assert!(listening().eq([0; 3]));
+    cluster.iter().for_each(|master| master.deny_subscribe(false));
+    sleep(ms(10_100)).await;
+    // One channel of each client, and that of the leader.
+    assert!(listening().eq([3; 3]), "{:?}", listening().collect::<Vec<_>>());
+    let freed = Instant::now();
+    held.unlock().await.expect("held");
+    drop(waiting.await.expect("no panic").expect("called"));
+    assert!(freed.elapsed() < ms(50), "{:?}", freed.elapsed());
+}

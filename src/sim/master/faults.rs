@@ -305,6 +305,11 @@ impl Master {
     pub fn deny_client_kill(&self, deny: bool) {
         self.change(|state| state.client_kill_denied = deny);
     }
+
+    /// Denies `SUBSCRIBE`, as an ACL may. Connections that listen already go on listening.
+    pub fn deny_subscribe(&self, deny: bool) {
+        self.change(|state| state.subscribe_denied = deny);
+    }
 }
 
 fn milliseconds(duration: Duration) -> i64 {

@@ -261,7 +261,10 @@ impl Master {
         let record = stored.first().and_then(|text| Record::parse(text));
         let pipe = Arc::new(MemoryPipe::new(listener));
         state.pipes.insert(client_id, Arc::downgrade(&pipe));
-        state.listen(client_id, ChannelForm::Exact, channel, true);
+        let calls_denied = state.subscribe_denied;
+        if !calls_denied {
+            state.listen(client_id, ChannelForm::Exact, channel, true);
+        }
         drop(state);
         let peer = Peer {
             identity,
@@ -274,7 +277,7 @@ impl Master {
                 kill_fence,
                 ..Capabilities::ALL
             },
-            calls_denied: false,
+            calls_denied,
         };
         Ok(AcceptedConnection {
             pipe,
@@ -345,6 +348,10 @@ impl Master {
             Ask::Load(script) => {
                 state.scripts.insert(script.source, script.op.word());
                 return (Ok(Value::Okay), true);
+            }
+            Ask::Listen { on: true, .. } if state.subscribe_denied => {
+                let error = "NOPERM User app has no permissions to run the 'subscribe' command";
+                return (Err(error.into()), true);
             }
             // Even a server that cannot write, or is loading, lets its clients subscribe.
             Ask::Listen { form, channel, on } => {

@@ -41,6 +41,7 @@ pub(super) struct MasterState {
     pub(super) reset_at_next: bool,
     pub(super) notices_lost: bool,
     pub(super) client_kill_denied: bool,
+    pub(super) subscribe_denied: bool,
     pub(super) keep_abandoned: bool,
     pub(super) abandoned: Vec<(i64, VecDeque<Ask>)>,
     /// Existing connections, by their client's id.
