@@ -100,17 +100,35 @@ pub(crate) async fn store(
     false
 }
 
-/// Stores a mark that another client has made, in one round. Returns whether `needed` masters have it.
+/// Confirms a mark that another client has made: looks whether `needed` masters have it, and if too few have, stores
+/// it on those without it. Returns whether `needed` masters have it.
+///
+/// The job may be forgotten meanwhile. So the look adds no mark, and nothing is stored if no master has it any more.
 pub(crate) async fn confirm(pool: &Arc<Pool>, names: &Names, mark: &JobMark, needed: usize) -> bool {
-    let mut round = send(pool, &calls::mark(names, mark, None), NodeSet::default());
-    let mut stored = 0;
-    while stored < needed
-        && let Some((node, answer)) = round.next().await
-    {
-        stored += usize::from(vote_of(&mut round, node, answer) == Vote::Granted);
+    let nodes = NodeSet::all(pool.slots.len());
+    let (mut asked, mut confirmed, mut found) = (nodes, NodeSet::default(), NodeSet::default());
+    for request in [calls::confirm(names, mark), calls::mark(names, mark, None)] {
+        let mut round = send(pool, &request, nodes.without(asked));
+        let mut missing = NodeSet::default();
+        while confirmed.len() < needed
+            && let Some((node, answer)) = round.next().await
+        {
+            match answer {
+                Ok(redis::Value::Int(0)) => missing.insert(node),
+                Ok(_) => found.insert(node),
+                Err(_) => {}
+            }
+            if vote_of(&mut round, node, answer) == Vote::Granted {
+                confirmed.insert(node);
+            }
+        }
+        round.detach(NoScriptFallback::Resend, |_, answer| VoteKind::of(&vote(answer)));
+        if confirmed.len() >= needed || found.is_empty() {
+            break;
+        }
+        asked = missing;
     }
-    round.detach(NoScriptFallback::Resend, |_, answer| VoteKind::of(&vote(answer)));
-    stored >= needed
+    confirmed.len() >= needed
 }
 
 /// Forgets the mark on all masters. Returns the answer of each.

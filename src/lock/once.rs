@@ -204,7 +204,8 @@ impl OnceJob {
     /// Forgets on all masters that the job is done, so that it can be run again. For operators.
     ///
     /// A client that did the job stores the mark later on masters that were out of reach. Such a mark counts, also if
-    /// it comes after this call. So call it when all masters have been in reach since the job was done.
+    /// it comes after this call. So call it when all masters have been in reach since the job was done. A client that
+    /// looks while some masters have forgotten it, and others not yet, may store the mark again. Then call it again.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

@@ -182,6 +182,17 @@ pub(crate) fn acquire(acquire: &Acquire<'_>, strict: bool) -> Arc<Request> {
 
 /// Packs a call of `lua/mark.lua`: the job of a name is done, by the hold with this owner field if it is known.
 pub(crate) fn mark(names: &Names, mark: &JobMark, field: Option<&str>) -> Arc<Request> {
+    marking(names, mark, field).done()
+}
+
+/// Packs a call of `lua/mark.lua` that stores the mark only where the job has one.
+pub(crate) fn confirm(names: &Names, mark: &JobMark) -> Arc<Request> {
+    let mut call = marking(names, mark, None);
+    call.word("confirm");
+    call.done()
+}
+
+fn marking(names: &Names, mark: &JobMark, field: Option<&str>) -> Encoder {
     let mut call = Encoder::new(&MARK, 2 * names.len(), once(names));
     call.keys(names.iter().map(keys::done));
     for name in names.iter() {
@@ -189,7 +200,7 @@ pub(crate) fn mark(names: &Names, mark: &JobMark, field: Option<&str>) -> Arc<Re
     }
     mark_words(&mut call, mark);
     call.word(field.unwrap_or_default());
-    call.done()
+    call
 }
 
 /// Packs a call of `lua/mark.lua`: the mark of a job is forgotten.

@@ -669,6 +669,37 @@ async fn a_forgotten_job_is_done_again() {
     assert!(matches!(left, Err(LockError::Unreachable { .. })), "{left:?}");
 }
 
+/// Hosts that only look whether the job is done, at any moment around the one at which an operator forgets it.
+#[tokio::test(start_paused = true)]
+async fn whoever_looks_brings_no_forgotten_job_back() {
+    for distance in [ms(5), ms(20)] {
+        for after in 0..60 {
+            let cluster = Cluster::new(3);
+            let far = Client::new().distances(&[distance; 3]);
+            let builder = Masters::builder().quarantine(Quarantine::Off).lease(LEASE);
+            let reader = cluster.connect_as(&far, builder).await.expect("connects");
+            let one = connect(&cluster, "one").await;
+            assert_eq!(run(&one).await, (Ok(Once::Ran(7)), 1));
+            let looking = tokio::spawn(async move {
+                drop(
+                    job(&reader)
+                        .run(async |_guard| Err::<u32, _>("it looks only"))
+                        .await,
+                );
+            });
+            sleep(ms(after)).await;
+            let votes = job(&one).forget().await.expect("all answer");
+            looking.await.expect("no panic");
+            sleep(ms(200)).await;
+            assert_eq!(
+                (votes.granted(), marks(&cluster)),
+                (3, 0),
+                "{distance:?}, {after} ms"
+            );
+        }
+    }
+}
+
 /// A holder of the plain lock keeps the job waiting, and the other way round.
 #[tokio::test(start_paused = true)]
 async fn a_job_excludes_other_holders() {
