@@ -23,14 +23,16 @@ use crate::time::backoff::{LONGEST_SLOW_DELAY, slow_delays};
 use crate::values::names::Names;
 use crate::values::votes::Vote;
 
-/// Makes the mark of a job that this client has just done. Its time is the median of the masters' clocks.
+/// Makes the mark of a job that this client has just done. Its time is the median of the masters' clocks, or later, so
+/// that the job is not begun again too early. Unknown clocks count as ahead. A node timeout is added, because a clock
+/// is known from an answer that was under way.
 pub(crate) fn made_now(pool: &Pool, keep: Duration) -> JobMark {
     let since_1970 = || {
         let now = std::time::SystemTime::now();
         now.duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
     };
-    let clock = Clocks::of(pool).median_us;
-    let at = clock.map_or_else(since_1970, Duration::from_micros);
+    let clock = Clocks::of(pool).late_median_us();
+    let at = clock.map_or_else(since_1970, Duration::from_micros) + pool.config.node_timeout;
     JobMark {
         at_ms: u64::try_from(at.as_millis()).unwrap_or(u64::MAX),
         keep,

@@ -74,7 +74,7 @@ pub enum Once<T> {
     Unconfirmed(T),
     /// The body did not run, because the job is done.
     Done {
-        /// Time at which it was done, by the masters' clocks.
+        /// Time at which it was done, by the masters' clocks. It may be late by a node timeout.
         at: SystemTime,
         /// Label of the client that did it ([`client_label`](crate::MastersBuilder::client_label)); `None` if that client has
         /// none.
@@ -131,7 +131,8 @@ impl MultiLock {
     /// fewer masters lose the mark than two quorums have in common, and no master's clock steps forward. With three
     /// masters, two of which have to grant: while none loses the mark, unless all three had it. A body that had begun
     /// before is not stopped. `appendonly yes` and `appendfsync always` keep marks over a restart; a quarantine does
-    /// not. If a master's clock is ahead of most others, the time ends earlier there, by the difference.
+    /// not. If a master's clock is ahead of most others, the time ends earlier there, by the difference. While masters are
+    /// out of reach, a clock that is ahead may prolong the time, by the difference.
     pub fn once(self, keep: Duration) -> OnceJob {
         OnceJob {
             options: self.into_options(),

@@ -48,6 +48,14 @@ impl Clocks {
         }
     }
 
+    /// Median of all masters' clocks, with the unknown ones taken as ahead. So the real median is not later, unless more
+    /// than half are unknown.
+    pub(crate) fn late_median_us(&self) -> Option<u64> {
+        let mut known: SmallVec<[u64; 8]> = self.shown.iter().flatten().copied().collect();
+        known.sort_unstable();
+        known.get(self.shown.len() / 2).or(known.last()).copied()
+    }
+
     /// Number of masters with a known clock.
     pub(crate) fn known(&self) -> usize {
         self.shown.iter().flatten().count()
@@ -108,5 +116,17 @@ mod tests {
         let two = Clocks::new([Some(100 * minute), Some(90 * minute)].into_iter().collect(), 0);
         assert_eq!(two.median_us, Some(90 * minute));
         assert_eq!(Clocks::new(SmallVec::new(), 0).median_us, None);
+    }
+
+    #[test]
+    fn unknown_clocks_are_taken_as_ahead() {
+        let late = |shown: &[Option<u64>]| Clocks::new(shown.into(), 0).late_median_us();
+        assert_eq!(late(&[Some(9), Some(5), Some(7)]), Some(7));
+        assert_eq!(late(&[Some(9), Some(5), Some(7), Some(6)]), Some(7));
+        assert_eq!(late(&[None, Some(9), Some(5)]), Some(9));
+        assert_eq!(late(&[None, Some(9), Some(5), None, Some(5)]), Some(9));
+        assert_eq!(late(&[None, Some(9), Some(5), Some(7), Some(5)]), Some(7));
+        assert_eq!(late(&[None, Some(5), None]), Some(5));
+        assert_eq!(late(&[None, None, None]), None);
     }
 }
