@@ -72,8 +72,9 @@ pub(crate) async fn store_and_release(
 }
 
 /// Stores the mark of a hold with this owner field on the masters that are not in `stored`. Returns `true` once `needed`
-/// masters have it and let nobody in before, and `false` if the mark has ended before. The others get the mark in the
-/// background. A master that fails is asked again until it has the mark, the mark has ended, or the client is closed.
+/// masters have it and let nobody in before. Returns `false` if the mark has ended before, or has ended by the clocks of
+/// too many masters. The others get the mark in the background. A master that fails is asked again until it has the mark,
+/// the mark has ended, or the client is closed.
 ///
 /// # Cancel safety
 ///
@@ -88,7 +89,8 @@ pub(crate) async fn store(
 ) -> bool {
     let mut storing = Storing::new(names, mark, owner, stored);
     let mut delays = slow_delays(&pool.random);
-    while Instant::now() < storing.until {
+    let most_over = pool.slots.len() - needed;
+    while Instant::now() < storing.until && storing.over.len() <= most_over {
         let mut round = send(pool, &storing.request, storing.stored);
         while let Some((node, answer)) = round.next().await {
             storing.count(&mut round, node, answer);
@@ -154,6 +156,8 @@ pub(crate) struct Storing {
     stored: NodeSet,
     /// Masters that have the mark.
     marked: NodeSet,
+    /// Masters by whose clocks the mark has ended.
+    over: NodeSet,
 }
 
 impl Storing {
@@ -163,11 +167,15 @@ impl Storing {
             until: Instant::now() + mark.keep,
             stored,
             marked: stored,
+            over: NodeSet::default(),
         }
     }
 
     fn count(&mut self, round: &mut Round, node: usize, answer: Result<redis::Value, Fault>) {
         let is_beside_another = matches!(answer, Ok(redis::Value::Int(..=-1)));
+        if matches!(answer, Ok(redis::Value::Int(0))) {
+            self.over.insert(node);
+        }
         let counts = vote_of(round, node, answer) == Vote::Granted;
         if counts {
             self.stored.insert(node);
