@@ -1,5 +1,6 @@
 -- permit: for a permit, look first whether as many waiters stand before its waiter as seats are free. Is put in front of
--- acquire.lua, which then takes the seat.
+-- acquire.lua, which then takes the seat. An owner that has the seat on other masters comes with the ticket 0. With the
+-- seat it brings the number of permits to a master that has forgotten both, or was not asked before.
 --
 -- KEYS  those of acquire.lua for the seat, and behind them the deadlines of the pool
 -- ARGV  those of acquire.lua, with a waiter or an empty word, and behind them the number of permits
@@ -37,7 +38,8 @@ do
     redis.call('pexpire', key, stands)
   end
 
-  if redis.call('exists', KEYS[1], its_deadlines) > 0 then
+  -- An owner that has its seat on other masters passes all waiters, and may have the seat here, too.
+  if ARGV[6] ~= '0' and redis.call('exists', KEYS[1], its_deadlines) > 0 then
     local held = redis.call('exists', KEYS[1])
     local time = redis.call('time')
     local stamp = time[1] * 1000000 + time[2]

@@ -464,6 +464,7 @@ impl<'a> Acquisition<'a> {
             needed: request.needed,
             tokens: self.proposal.tokens,
             granted: request.kind,
+            permits: request.permits,
             beside_redisson: pool.config.beside_redisson,
             caption: request.caption.clone(),
             behind: self.behind,

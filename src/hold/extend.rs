@@ -241,15 +241,10 @@ impl Extension {
     fn retake(&mut self, index: usize, node: usize) {
         let Extended { hold, lease, .. } = &self.extended[index];
         let grant = &hold.grant;
-        let round = retake::begin(&self.client.pool, grant, *lease, node);
-        if let Some(mut round) = round {
+        if let Some(asked) = retake::begin(&self.client.pool, grant, *lease, node) {
             log::retaken(&grant.names, self.client.pool.slots[node].label());
             self.apart.push(Box::pin(async move {
-                let reply = round
-                    .next_as_sent()
-                    .await
-                    .map(|(_, answer)| Reply::acquired(answer));
-                let vote = reply.map_or(Vote::Pending, |reply| reply.vote);
+                let (mut round, vote) = asked.await;
                 round.voted_in_batch([&vote].into_iter());
                 (index, node, vote)
             }));

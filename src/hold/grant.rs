@@ -56,6 +56,8 @@ pub(crate) struct GrantFacts {
     pub(crate) tokens: Block,
     /// Kind of hold that the round requested.
     pub(crate) granted: HoldKind,
+    /// For a seat of a name with permits: their number.
+    pub(crate) permits: Option<u8>,
     /// Whether the release is announced to clients of Redisson's.
     pub(crate) beside_redisson: bool,
     /// Caption of the grant's holds.
@@ -493,6 +495,7 @@ pub(crate) mod tests {
             needed: 1,
             tokens: Block::NONE,
             granted: HoldKind::Plain,
+            permits: None,
             beside_redisson: false,
             caption: None,
             behind: WaitersBehind::default(),

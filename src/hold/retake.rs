@@ -3,17 +3,44 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::events::{Op, VoteKind};
+use crate::events::Op;
 use crate::hold::grant::Grant;
 use crate::protocol::calls::{self, Acquire, Fencing};
 use crate::protocol::caption::Caption;
+use crate::protocol::fault::Fault;
 use crate::protocol::reply::Reply;
 use crate::protocol::waiter::Precedence;
 use crate::round::pool::Pool;
-use crate::round::{NoScriptFallback, Round, Trust};
+use crate::round::{Round, Trust};
+use crate::values::votes::Vote;
 
-/// Asks one master; `None` if the hold has ended. The request is sent before the release of the hold.
-pub(super) fn begin(pool: &Arc<Pool>, grant: &Grant, lease: Duration, node: usize) -> Option<Round> {
+/// Asks one master; `None` if the hold has ended. The request is sent at once, and so before the release of the hold.
+/// The future returns the master's vote, and its round, which has not counted the vote yet.
+pub(super) fn begin(
+    pool: &Arc<Pool>,
+    grant: &Arc<Grant>,
+    lease: Duration,
+    node: usize,
+) -> Option<impl Future<Output = (Round, Vote)> + Send + use<>> {
+    let mut round = ask(pool, grant, lease, node)?;
+    let (pool, grant) = (Arc::clone(pool), Arc::clone(grant));
+    Some(async move {
+        let mut answer = round.next_as_sent().await;
+        // The script of permits is loaded when a master is first asked with it, so it is there for another request.
+        if answer
+            .as_ref()
+            .is_some_and(|(_, answer)| Fault::is_no_script(answer))
+            && let Some(again) = ask(&pool, &grant, lease, node)
+        {
+            round = again;
+            answer = round.next_as_sent().await;
+        }
+        let vote = answer.map_or(Vote::Pending, |(_, answer)| Reply::acquired(answer).vote);
+        (round, vote)
+    })
+}
+
+fn ask(pool: &Arc<Pool>, grant: &Grant, lease: Duration, node: usize) -> Option<Round> {
     grant.while_valid(node, |count, kind| {
         let acquire = Acquire {
             names: &grant.names,
@@ -26,7 +53,7 @@ pub(super) fn begin(pool: &Arc<Pool>, grant: &Grant, lease: Duration, node: usiz
             precedence: Precedence::Resumed,
             about: grant.caption.as_deref().map(Caption::text),
             once: None,
-            permits: None,
+            permits: grant.permits,
         };
         let request = calls::acquire(&acquire, pool.config.strict);
         let round = Round::begin(pool, &request, Trust::Quorum(grant.needed), |other| other == node);
@@ -40,15 +67,14 @@ pub(crate) fn widen(pool: &Arc<Pool>, grant: &Arc<Grant>, lease: Duration) {
     // Nothing is sent to a master that is away, so it is not owed a release either.
     let here = |node: &usize| pool.slots[*node].link().is_ok();
     for node in grant.widen().iter().filter(here) {
-        let Some(round) = begin(pool, grant, lease, node) else {
+        let Some(asked) = begin(pool, grant, lease, node) else {
             return;
         };
         let grant = Arc::clone(grant);
-        round.detach(NoScriptFallback::LoadOnly, move |node, answer| {
-            let vote = Reply::acquired(answer).vote;
-            let kind = VoteKind::of(&vote);
+        pool.in_background(async move {
+            let (mut round, vote) = asked.await;
+            round.voted(node, &vote);
             grant.note_vote(node, vote);
-            kind
         });
     }
 }

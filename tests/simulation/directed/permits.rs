@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use multilock::sim::{Client, Cluster, Direction, Keep, Master, Network};
 use multilock::{
-    Closing, LockError, Masters, MultiLock, MultiLockGuard, NodeState, Permit, Policy, Quarantine,
+    Closing, LockError, Masters, MultiLock, MultiLockGuard, NodeState, Permit, Policy, Quarantine, Rounds,
 };
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
@@ -439,6 +439,59 @@ async fn another_number_is_refused_while_the_first_is_in_use() {
     taken.unlock().await.expect("released");
     sleep(ms(15_100)).await;
     assert_eq!(keys(&cluster, "multilock_permits"), 0, "nothing stays");
+}
+
+/// A client with another number by mistake asks while one master has the seat from a renewal, or from the widening of a
+/// grant. The master has the number with the seat, and goes on serving the other clients.
+#[tokio::test(start_paused = true)]
+async fn the_number_comes_with_the_seat() {
+    for rounds in [Rounds::All, Rounds::Thrifty] {
+        let cluster = Cluster::new(3);
+        let (right, wrong) = (connect(&cluster).await, connect(&cluster).await);
+        let builder = Masters::builder()
+            .quarantine(Quarantine::Off)
+            .lease(LEASE)
+            .rounds(rounds);
+        let near = Client::new().distances(&[ms(3), ms(1), ms(1)]);
+        let holder = cluster.connect_as(&near, builder).await.expect("connects");
+        let held = gpu(&holder, 2).lock().await.expect("a seat");
+        if rounds == Rounds::All {
+            cluster.master(0).restart(Keep::Nothing);
+            sleep(LEASE / 2).await;
+        } else {
+            sleep(ms(50)).await;
+        }
+        let seat = format!("gpu:seat:{}", held.seat());
+        let keys = cluster.master(0).keys();
+        assert!(
+            keys.contains(&seat),
+            "{rounds:?}: the seat is taken there: {keys:?}"
+        );
+        let refused = gpu(&wrong, 3).try_lock().await.expect_err("another number");
+        assert!(matches!(refused, LockError::Misconfigured { .. }), "{refused:?}");
+        let other = gpu(&right, 2).policy(Policy::MultiLock).try_lock().await;
+        let other = other.unwrap_or_else(|error| panic!("{rounds:?}: {error}"));
+        other.unlock().await.expect("released");
+        held.unlock().await.expect("released");
+    }
+}
+
+/// A master far away is asked for the seat twice, at about the same time: the grant is widened, and a renewal finds the seat
+/// missing there.
+#[tokio::test(start_paused = true)]
+async fn a_seat_that_its_owner_has_is_not_refused_to_it() {
+    for after in 0..40 {
+        let cluster = Cluster::new(3);
+        let builder = Masters::builder().quarantine(Quarantine::Off).lease(LEASE);
+        let near = Client::new().distances(&[ms(20), ms(1), ms(1)]);
+        let holder = cluster.connect_as(&near, builder.rounds(Rounds::Thrifty)).await;
+        let holder = holder.expect("connects");
+        let held = gpu(&holder, 1).lock().await.expect("a seat");
+        sleep(ms(after)).await;
+        held.extend(LEASE).await.expect("a quorum");
+        sleep(ms(100)).await;
+        assert_eq!(held.votes().granted(), 3, "after {after} ms: {}", held.votes());
+    }
 }
 
 /// A master that is behind names seats that are taken elsewhere. The caller goes by the most.
