@@ -80,6 +80,7 @@ impl Process {
             needed: 1,
             tokens: FencingToken(100).block(Block::SIZE),
             granted: HoldKind::Plain,
+            permits: None,
             beside_redisson: false,
             caption: None,
             behind: WaitersBehind::default(),
