@@ -336,10 +336,10 @@ async fn the_tasks_of_a_process_learn_together_that_a_job_is_done() {
     for other in others {
         assert!(matches!(other, Ok(Once::Done { .. })), "{other:?}");
     }
-    for brief in brief {
-        assert_eq!(brief, Ok(Once::Ran(())));
-    }
-    assert_eq!(begun.into_inner(), 4);
+    // A mark may count for a node timeout longer, which is as long as these keep it: one of them may learn of the one before.
+    let again = brief.iter().filter(|brief| **brief == Ok(Once::Ran(()))).count();
+    assert!(again >= 2 && brief.iter().all(Result::is_ok), "{brief:?}");
+    assert_eq!(begun.into_inner(), 1 + again as u64);
 }
 
 /// A master without the mark of a job is asked again, by a task for each job. However many jobs are done while it is away, the
