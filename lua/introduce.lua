@@ -25,9 +25,7 @@ local masters, run, since, longest
 if type(found) == 'string' then masters, run, since, longest = string.match(found, '^(%d+) (%S+) (%d+) ?(%d*)$') end
 
 if masters and (masters ~= ARGV[1] or longest ~= (ARGV[4] or '')) then return {found, clock} end
--- Redis forgets a promotion once it has had no replica for a while.
-local is_same = run == ARGV[2] or string.sub(run or '', 1, #ARGV[2] + 1) == ARGV[2] .. '-'
-if masters and is_same and tonumber(since) <= clock and ARGV[3] ~= '1' then return {found, clock} end
+if masters and run == ARGV[2] and tonumber(since) <= clock and ARGV[3] ~= '1' then return {found, clock} end
 
 local record = string.format('%s %s %.0f', ARGV[1], ARGV[2], clock)
 if ARGV[4] then record = record .. ' ' .. ARGV[4] end

@@ -109,10 +109,10 @@ pub(crate) async fn store(
 ///
 /// The job may be forgotten meanwhile. So the look adds no mark, and nothing is stored if no master has it any more.
 pub(crate) async fn confirm(pool: &Arc<Pool>, names: &Names, mark: &JobMark, needed: usize) -> bool {
-    let nodes = NodeSet::all(pool.slots.len());
-    let (mut asked, mut confirmed, mut found) = (nodes, NodeSet::default(), NodeSet::default());
+    let (mut confirmed, mut found, mut left_out) =
+        (NodeSet::default(), NodeSet::default(), NodeSet::default());
     for request in [calls::confirm(names, mark), calls::mark(names, mark, None)] {
-        let mut round = send(pool, &request, nodes.without(asked));
+        let mut round = send(pool, &request, left_out);
         let mut missing = NodeSet::default();
         while confirmed.len() < needed
             && let Some((node, answer)) = round.next().await
@@ -130,7 +130,7 @@ pub(crate) async fn confirm(pool: &Arc<Pool>, names: &Names, mark: &JobMark, nee
         if confirmed.len() >= needed || found.is_empty() {
             break;
         }
-        asked = missing;
+        left_out = NodeSet::all(pool.slots.len()).without(missing);
     }
     confirmed.len() >= needed
 }

@@ -26,9 +26,6 @@ const SILENT_ROUNDS: u32 = 3;
 /// passed.
 const REFUSING: Duration = Duration::from_secs(10);
 
-/// Words of every error that denies a command, by one of which it differs from the error that denies a key.
-const RUN: [&str; 2] = ["to run the", "can't run"];
-
 /// For each master its connection, or the reason why there is none.
 pub(crate) type Links = Vec<Result<Arc<Link>, Fault>>;
 
@@ -334,7 +331,7 @@ impl Link {
                 class: FaultClass::NotMaster | FaultClass::LoggedOut,
                 error,
             }) => self.replace(error),
-            Err(fault) if meets_any_name(fault, is_vote) => {
+            Err(fault) if fault.meets_any_name(is_vote) => {
                 let ms = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
                 if self.refused_ms.swap(ms.saturating_add(1), Ordering::Relaxed) == 0 {
                     self.events.has_changed();
@@ -380,21 +377,5 @@ impl Link {
     /// (`observe`) is total, so either that decision takes the question into account, or the answer is void.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::SeqCst)
-    }
-}
-
-/// Whether any other name would have met the same error: one that passes by itself, or that denies a vote a command.
-/// A denied key tells nothing about other names, and a list of names needs commands that no vote needs.
-fn meets_any_name(fault: &Fault, is_vote: bool) -> bool {
-    match fault {
-        Fault::Server {
-            class: FaultClass::Passing,
-            ..
-        } => true,
-        Fault::Server {
-            class: FaultClass::Denied | FaultClass::DeniedInside,
-            error,
-        } => is_vote && RUN.iter().any(|words| error.contains(words)),
-        _ => false,
     }
 }

@@ -90,6 +90,9 @@ const CODES: [(&str, FaultClass); 19] = [
 /// versions.
 const DENIED_INSIDE: [&str; 2] = ["The user executing the script can't", "ACL failure in script"];
 
+/// Words of every error that denies a command, by one of which it differs from the error that denies a key.
+const COMMAND_DENIED: [&str; 2] = ["to run the", "can't run"];
+
 impl Fault {
     pub(crate) fn from_server(code: &str, detail: &str) -> Self {
         // Redis 6 reports an error raised inside a script as "ERR Error running script … -CODE …".
@@ -137,6 +140,22 @@ impl Fault {
                     | FaultClass::OtherPermits
             )
         )
+    }
+
+    /// Whether any other name would have met the same error: one that passes by itself, or that denies a vote a command.
+    /// A denied key tells nothing about other names, and a list of names needs commands that no vote needs.
+    pub(crate) fn meets_any_name(&self, is_vote: bool) -> bool {
+        match self {
+            Self::Server {
+                class: FaultClass::Passing,
+                ..
+            } => true,
+            Self::Server {
+                class: FaultClass::Denied | FaultClass::DeniedInside,
+                error,
+            } => is_vote && COMMAND_DENIED.iter().any(|words| error.contains(words)),
+            _ => false,
+        }
     }
 
     /// Adds the commands of the script's line that is denied, if the server names only the line.
