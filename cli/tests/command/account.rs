@@ -120,7 +120,7 @@ async fn a_stdin_that_cannot_be_read_ends_nothing() {
     let witness = Witness::new();
     let mut command = multilock(&urls(&servers));
     let unreadable = std::fs::File::create(witness.file("stdin")).expect("a file");
-    let child = command
+    let mut child = command
         .args(["hold", "a", "--seats", "2"])
         .stdin(unreadable)
         .spawn()
@@ -134,10 +134,20 @@ async fn a_stdin_that_cannot_be_read_ends_nothing() {
         said(seats).await.stdout.contains("held by ")
     })
     .await;
+    // The masters show the hold before the command looks at its stdin.
+    let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+    let line = timeout(WITHIN, lines.next_line())
+        .await
+        .expect("in time")
+        .expect("text");
+    assert!(
+        line.as_ref()
+            .is_some_and(|line| line.contains("stdin cannot be read")),
+        "{line:?}"
+    );
     signal(&child, Signal::TERM);
     let ended = said(child).await;
     assert_eq!(ended.signal, Some(15), "{ended:?}");
-    assert!(ended.stderr.contains("stdin cannot be read"), "{ended:?}");
     assert!(ended.stdout.contains(", in seat "), "{ended:?}");
 }
 
