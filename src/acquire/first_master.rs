@@ -16,7 +16,6 @@ use tokio::time::{Instant, sleep};
 use crate::acquire::attempt::{Acquisition, question};
 use crate::acquire::request::AcquireRequest;
 use crate::protocol::blockers::Blockers;
-use crate::protocol::node_set::NodeSet;
 use crate::protocol::reply::Reply;
 use crate::protocol::waiter::{FIRST_MASTER, Precedence};
 use crate::round::{Round, Trust};
@@ -58,17 +57,13 @@ impl Acquisition<'_> {
             &self.proposal,
             precedence,
         );
-        let mut open = NodeSet::of(&self.rollback.votes, |vote| *vote == Vote::Pending);
+        let mut open = self.rollback.masters(&Vote::Pending);
         loop {
             let asked = open;
             for node in asked.iter() {
                 self.rollback.votes[node] = Vote::Pending;
             }
-            let ask = || {
-                Round::begin(pool, &question, Trust::Quorum(request.needed), |node| {
-                    asked.contains(node)
-                })
-            };
+            let ask = || Round::begin(pool, &question, Trust::Quorum(request.needed), asked);
             let mut round = request.trace.asking(ask).needs(asked.len());
             if let Some(waiting) = &self.waiting {
                 waiting.calls.asks_until(round.ends_by());
@@ -82,7 +77,7 @@ impl Acquisition<'_> {
                 round.voted(node, &reply.vote);
                 self.rollback.votes[node] = reply.vote.clone();
                 if let Vote::Refused { .. } = reply.vote {
-                    refused.push(reply);
+                    refused.push((node, reply));
                 } else {
                     is_over |= reply.vote != Vote::Granted;
                     open.remove(node);
@@ -93,8 +88,8 @@ impl Acquisition<'_> {
             let pause = SHORTEST + pool.random.within(SPREAD);
             if refused.is_empty() || is_over || Instant::now() + pause > until {
                 self.blockers = Blockers::default();
-                for mut reply in refused {
-                    self.count_reply(&mut reply);
+                for (node, mut reply) in refused {
+                    self.count_reply(node, &mut reply);
                 }
                 return;
             }

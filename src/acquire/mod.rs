@@ -17,6 +17,7 @@ pub(crate) mod request;
 mod rest;
 mod rollback;
 mod seats;
+mod settle;
 mod step;
 mod thrifty;
 mod wait;

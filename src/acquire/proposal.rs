@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::acquire::request::AcquireRequest;
+use crate::protocol::node_set::NodeSet;
 use crate::protocol::reply::Reply;
 use crate::round::clocks::{self, Clocks};
 use crate::time::rounded::Rounded;
@@ -57,9 +58,8 @@ impl<'a> TokenProposal<'a> {
             .filter_map(|node| Some((node, objection(clocks.too_far_ahead(node)?))))
             .collect();
         if !objections.is_empty() {
-            clocks::refresh(pool, &self.request.names, |node| {
-                clocks.too_far_ahead(node).is_some()
-            });
+            let ahead = objections.iter().map(|(node, _)| *node).collect();
+            clocks::refresh(pool, &self.request.names, ahead);
         }
         objections
     }
@@ -104,7 +104,7 @@ impl<'a> TokenProposal<'a> {
 
     /// Proposes a larger token: above the block of the first, and above the clocks of the masters that are to
     /// accept it.
-    pub(super) fn raise(&mut self, asked: impl Fn(usize) -> bool) {
+    pub(super) fn raise(&mut self, asked: NodeSet) {
         let clocks = Clocks::of(&self.request.client.pool);
         let latest = clocks.latest_us(asked).unwrap_or_default();
         let least = latest.max(self.tokens.last.get()).saturating_add(1);

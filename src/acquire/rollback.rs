@@ -1,16 +1,32 @@
 //! The rollback of an attempt that does not become a hold.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use redis::Value;
+use tokio::time::timeout;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use crate::events::VoteKind;
 use crate::hold::release::Release;
 use crate::protocol::claim::Claim;
+use crate::protocol::fault::Fault;
 use crate::protocol::node_set::NodeSet;
+use crate::protocol::reply::Reply;
 use crate::queue::QueueEntry;
 use crate::round::pool::Pool;
+use crate::round::{NoScriptFallback, Round};
 use crate::values::votes::Vote;
+
+/// Shortest time for which late answers are awaited before a rollback. With very many waiters, questions come
+/// in bursts, and a master may be a few milliseconds behind.
+const SHORTEST_PATIENCE: Duration = Duration::from_millis(4);
+
+/// Time for which the imminent answers of a lost round are awaited.
+pub(super) fn patience(round: &Round) -> Duration {
+    round.elapsed().max(SHORTEST_PATIENCE)
+}
 
 /// An acquisition in progress, made before the first await. Unless it is settled, its drop rolls it back, whatever
 /// the reason for the drop.
@@ -37,6 +53,18 @@ impl Rollback {
         }
     }
 
+    /// Masters with this vote so far.
+    pub(super) fn masters(&self, with: &Vote) -> NodeSet {
+        NodeSet::of(&self.votes, |vote| vote == with)
+    }
+
+    /// Notes masters that are not asked any more.
+    pub(super) fn not_asked(&mut self, masters: NodeSet) {
+        for node in masters.iter() {
+            self.votes[node] = Vote::NotAsked;
+        }
+    }
+
     /// Puts the waiter back into the queues of all masters, not of the first one alone.
     pub(crate) fn requeue_everywhere(&mut self) {
         if let Some(waiting) = &mut self.waiting {
@@ -57,12 +85,43 @@ impl Rollback {
 pub(crate) struct DelayedRollback(Arc<Mutex<Option<Rollback>>>);
 
 impl DelayedRollback {
-    pub(crate) fn new(rollback: Rollback) -> Self {
-        Self(Arc::new(Mutex::new(Some(rollback))))
+    /// Delays the rollback of an attempt that met a holder until the imminent answers are there. A master that refuses needs
+    /// no release, so a waiter costs it one command instead of two. Only for a caller that waits now, and that finishes the
+    /// rollback before it asks again.
+    pub(super) fn begin(pool: &Arc<Pool>, mut round: Round, rollback: Rollback, waiting: QueueEntry) -> Self {
+        let patience = patience(&round);
+        let begun = Self(Arc::new(Mutex::new(Some(rollback))));
+        let delayed = begun.clone();
+        // If a master had forgotten the script, the waiter did not get into the queues there, and is not called.
+        let unless_queued = move |answer: &Result<Value, Fault>| {
+            if Fault::is_no_script(answer) {
+                waiting.calls.interrupt();
+            }
+        };
+        pool.in_background(async move {
+            let receiving = async {
+                while let Some((node, answer)) = round.next_as_sent().await {
+                    unless_queued(&answer);
+                    let vote = Reply::acquired(answer).vote;
+                    round.voted(node, &vote);
+                    if !delayed.note(node, vote) {
+                        break;
+                    }
+                }
+            };
+            // Slower masters get the release after their acquire, in order.
+            let _ = timeout(patience, receiving).await;
+            delayed.finish();
+            round.detach(NoScriptFallback::LoadOnly, move |_, answer| {
+                unless_queued(&answer);
+                VoteKind::of(&Reply::acquired(answer).vote)
+            });
+        });
+        begun
     }
 
     /// Notes a vote. Returns whether it still matters.
-    pub(crate) fn note(&self, node: usize, vote: Vote) -> bool {
+    fn note(&self, node: usize, vote: Vote) -> bool {
         let mut rollback = self.0.lock();
         let Some(rollback) = rollback.as_mut() else {
             return false;

@@ -348,7 +348,7 @@ impl<'a> Waiting<'a> {
             .collect();
         self.finish_rollback();
         let pool = &self.request.client.pool;
-        self.entry.withdraw(pool, &others, NodeSet::all(pool.slots.len()));
+        self.entry.withdraw(pool, &others, pool.all());
     }
 
     /// Name that has refused the waiter for longest, and the time since which it has.

@@ -15,6 +15,7 @@ use crate::events::{EventObserver, log};
 use crate::protocol::calls;
 use crate::protocol::caption::HolderFacts;
 use crate::protocol::kind::HoldKind;
+use crate::protocol::node_set::NodeSet;
 use crate::protocol::reply::{self, FieldEntry, Report, StoredName};
 use crate::round::pool::Pool;
 use crate::round::{Round, Trust};
@@ -93,7 +94,7 @@ pub(crate) async fn force(
                 (&pool.label, reason),
                 pool.config.beside_redisson,
             );
-            let round = Round::begin(pool, &request, Trust::Quorum(needed), |other| other == node);
+            let round = Round::begin(pool, &request, Trust::Quorum(needed), NodeSet::one(node));
             rounds.push(round.needs(1));
         }
     }

@@ -134,7 +134,7 @@ pub struct Inspection {
 /// most.
 pub(crate) async fn look(pool: &Arc<Pool>, names: &Names, kind: HoldKind) -> Vec<Result<Report, Vote>> {
     let mut sights = vec![Err(Vote::Pending); pool.slots.len()];
-    let mut round = Round::begin(pool, &calls::inspect(names, kind), Trust::All, |_| true);
+    let mut round = Round::begin(pool, &calls::inspect(names, kind), Trust::All, pool.all());
     while let Some((node, answer)) = round.next().await {
         sights[node] = reply::inspected(answer, names.len());
     }

@@ -8,6 +8,7 @@ use futures::future::join_all;
 use crate::error::LockError;
 use crate::protocol::calls;
 use crate::protocol::keys::{self, Listed};
+use crate::protocol::node_set::NodeSet;
 use crate::protocol::reply::{self, Reply};
 use crate::protocol::tally::{Outcome, Tally};
 use crate::round::pool::Pool;
@@ -53,7 +54,7 @@ async fn names_on(pool: &Arc<Pool>, node: usize, pattern: &str) -> Result<Vec<St
         let (mut cursor, pattern) = (String::from("0"), listed.pattern(pattern));
         loop {
             let request = calls::list(&cursor, &pattern, listed);
-            let mut round = Round::begin(pool, &request, Trust::All, |other| other == node);
+            let mut round = Round::begin(pool, &request, Trust::All, NodeSet::one(node));
             let (_, answer) = round.next().await.ok_or(Vote::Pending)?;
             let (next, keys) = reply::listed(answer)?;
             names.extend(

@@ -25,8 +25,8 @@ pub(crate) struct Downgrade {
 impl Downgrade {
     /// Sends the downgrade to every master that may have the hold.
     pub(crate) fn begin(pool: &Arc<Pool>, grant: &Grant) -> Self {
-        let (request, touched) = (calls::downgrade(&grant.claim(), grant.lease()), grant.touched());
-        let round = Round::begin(pool, &request, Trust::All, |node| touched.contains(node));
+        let request = calls::downgrade(&grant.claim(), grant.lease());
+        let round = Round::begin(pool, &request, Trust::All, grant.touched());
         Self {
             round: Some(round.wake_after(grant.needed)),
             needed: grant.needed,

@@ -111,7 +111,7 @@ impl Extension {
             .unwrap_or(0);
         Self {
             client: Arc::clone(client),
-            round: Round::begin(pool, &request, Trust::Extension(needed), |_| true),
+            round: Round::begin(pool, &request, Trust::Extension(needed), pool.all()),
             extended,
             noticed,
             apart: FuturesUnordered::new(),
@@ -164,7 +164,7 @@ impl Extension {
             let renewal = entry.renewal_as(entry.hold.grant.kind());
             let request = request(&self.client.pool, &[renewal]);
             let trust = Trust::Extension(entry.hold.grant.needed);
-            let mut round = Round::begin(&self.client.pool, &request, trust, |other| other == node).needs(1);
+            let mut round = Round::begin(&self.client.pool, &request, trust, NodeSet::one(node)).needs(1);
             let grant = Arc::clone(&entry.hold.grant);
             self.apart.push(Box::pin(async move {
                 let reply = round

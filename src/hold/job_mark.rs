@@ -130,7 +130,7 @@ pub(crate) async fn confirm(pool: &Arc<Pool>, names: &Names, mark: &JobMark, nee
         if confirmed.len() >= needed || found.is_empty() {
             break;
         }
-        left_out = NodeSet::all(pool.slots.len()).without(missing);
+        left_out = pool.all().without(missing);
     }
     confirmed.len() >= needed
 }
@@ -237,7 +237,7 @@ impl Storing {
 }
 
 fn send(pool: &Arc<Pool>, request: &Arc<Request>, except: NodeSet) -> Round {
-    Round::begin(pool, request, Trust::All, |node| !except.contains(node))
+    Round::begin(pool, request, Trust::All, pool.all().without(except))
 }
 
 fn vote_of(round: &mut Round, node: usize, answer: Result<redis::Value, Fault>) -> Vote {

@@ -83,7 +83,7 @@ impl Release {
     /// Makes the names stay locked for the time `rest` by the clock here, in place of a release.
     pub(crate) fn keep(pool: &Arc<Pool>, claim: Claim, rest: Duration, to: NodeSet) -> Self {
         let request = calls::retain(&claim, covering(rest, pool.config.drift_factor));
-        let round = Round::begin(pool, &request, Trust::All, |node| to.contains(node));
+        let round = Round::begin(pool, &request, Trust::All, to);
         Self::of(pool, round, claim, true, None)
     }
 

@@ -8,6 +8,7 @@ use crate::hold::grant::Grant;
 use crate::protocol::calls::{self, Acquire, Fencing};
 use crate::protocol::caption::Caption;
 use crate::protocol::fault::Fault;
+use crate::protocol::node_set::NodeSet;
 use crate::protocol::reply::Reply;
 use crate::protocol::waiter::Precedence;
 use crate::round::pool::Pool;
@@ -56,7 +57,7 @@ fn ask(pool: &Arc<Pool>, grant: &Grant, lease: Duration, node: usize) -> Option<
             permits: grant.permits,
         };
         let request = calls::acquire(&acquire, pool.config.strict);
-        let round = Round::begin(pool, &request, Trust::Quorum(grant.needed), |other| other == node);
+        let round = Round::begin(pool, &request, Trust::Quorum(grant.needed), NodeSet::one(node));
         round.needs(1).counted_as(Op::Retake)
     })
 }

@@ -9,11 +9,11 @@ pub(crate) struct NodeSet(u64);
 impl NodeSet {
     /// Set of the masters with a vote that `passes`.
     pub(crate) fn of(votes: &[Vote], passes: impl Fn(&Vote) -> bool) -> Self {
-        let mut set = Self::default();
-        for (node, _) in votes.iter().enumerate().filter(|(_, vote)| passes(vote)) {
-            set.insert(node);
-        }
-        set
+        let votes = votes.iter().enumerate();
+        votes
+            .filter(|(_, vote)| passes(vote))
+            .map(|(node, _)| node)
+            .collect()
     }
 
     /// Set of one master.
@@ -23,7 +23,7 @@ impl NodeSet {
 
     /// Set of all of so many masters.
     pub(crate) fn all(nodes: usize) -> Self {
-        (0..nodes).fold(Self::default(), |set, node| set.with(Self::one(node)))
+        (0..nodes).collect()
     }
 
     /// The set as a number that an atomic can store.
@@ -73,5 +73,13 @@ impl NodeSet {
             rest &= rest.checked_sub(1)?;
             Some(node as usize)
         })
+    }
+}
+
+impl FromIterator<usize> for NodeSet {
+    fn from_iter<T: IntoIterator<Item = usize>>(nodes: T) -> Self {
+        let mut set = Self::default();
+        nodes.into_iter().for_each(|node| set.insert(node));
+        set
     }
 }

@@ -36,7 +36,7 @@ impl QueueEntry {
         let request = calls::withdraw(names, pool.id, &self.waiter.text());
         let (entry, slots, all) = (self.clone(), pool.slots.clone(), names.clone());
         let waiting = Arc::clone(&self.calls);
-        let round = Round::begin(pool, &request, Trust::All, |node| from.contains(node));
+        let round = Round::begin(pool, &request, Trust::All, from);
         let round = round.when_sent_again(move |_| {
             // A question may have put the waiter back into the queue in between. So the waiter asks again after this.
             if !waiting.is_over() {

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::protocol::kind::HoldKind;
+use crate::protocol::node_set::NodeSet;
 use crate::protocol::{calls, reply};
 use crate::round::pool::Pool;
 use crate::round::{NoScriptFallback, Round, Trust};
@@ -68,10 +69,10 @@ impl Clocks {
     }
 
     /// Latest clock of some masters.
-    pub(crate) fn latest_us(&self, of: impl Fn(usize) -> bool) -> Option<u64> {
+    pub(crate) fn latest_us(&self, of: NodeSet) -> Option<u64> {
         let shown = self.shown.iter().enumerate();
         shown
-            .filter(|(node, _)| of(*node))
+            .filter(|(node, _)| of.contains(*node))
             .filter_map(|(_, shown)| *shown)
             .max()
     }
@@ -85,8 +86,8 @@ pub(crate) fn median(shown: impl Iterator<Item = u64>) -> Option<u64> {
 }
 
 /// Asks some masters for their clocks, in the background.
-pub(crate) fn refresh(pool: &Arc<Pool>, names: &Names, asked: impl Fn(usize) -> bool) {
-    let round = Round::begin(pool, &calls::inspect(names, HoldKind::Plain), Trust::All, asked);
+pub(crate) fn refresh(pool: &Arc<Pool>, names: &Names, of: NodeSet) {
+    let round = Round::begin(pool, &calls::inspect(names, HoldKind::Plain), Trust::All, of);
     let (pool, names) = (Arc::clone(pool), names.len());
     round.detach(NoScriptFallback::Resend, move |node, answer| {
         if let (Ok(report), Ok(link)) = (reply::inspected(answer, names), pool.slots[node].link()) {
@@ -112,7 +113,10 @@ mod tests {
         assert_eq!(clocks.median_us, Some(94 * minute));
         assert_eq!(clocks.too_far_ahead(0), Some(Duration::from_secs(360)));
         assert_eq!((clocks.too_far_ahead(1), clocks.too_far_ahead(2)), (None, None));
-        assert_eq!(clocks.latest_us(|node| node != 0), Some(94 * minute));
+        assert_eq!(
+            clocks.latest_us([1, 2, 3].into_iter().collect()),
+            Some(94 * minute)
+        );
         let two = Clocks::new([Some(100 * minute), Some(90 * minute)].into_iter().collect(), 0);
         assert_eq!(two.median_us, Some(90 * minute));
         assert_eq!(Clocks::new(SmallVec::new(), 0).median_us, None);

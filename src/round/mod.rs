@@ -133,29 +133,23 @@ impl Trust {
 }
 
 impl Round {
-    /// Sends the request to the masters that `asked` accepts. Everything is sent before this call returns, so a later
-    /// round comes later on every master. A master without a connection answers *not sent*. Works outside a runtime,
-    /// too.
-    pub(crate) fn begin(
-        pool: &Arc<Pool>,
-        request: &Arc<Request>,
-        trust: Trust,
-        asked: impl Fn(usize) -> bool,
-    ) -> Self {
-        Self::send_to(pool, request, trust, None, asked)
+    /// Sends the request to the masters `to`. Everything is sent before this call returns, so a later round comes later
+    /// on every master. A master without a connection answers *not sent*. Works outside a runtime, too.
+    pub(crate) fn begin(pool: &Arc<Pool>, request: &Arc<Request>, trust: Trust, to: NodeSet) -> Self {
+        Self::send(pool, request, trust, None, to)
     }
 
     /// Begins a round with a release, which stays pending at each master until it is confirmed.
     pub(crate) fn release(pool: &Arc<Pool>, request: &Arc<Request>, claim: Claim, to: NodeSet) -> Self {
-        Self::send_to(pool, request, Trust::All, Some(claim), |node| to.contains(node))
+        Self::send(pool, request, Trust::All, Some(claim), to)
     }
 
-    fn send_to(
+    fn send(
         pool: &Arc<Pool>,
         request: &Arc<Request>,
         trust: Trust,
         release: Option<Claim>,
-        asked: impl Fn(usize) -> bool,
+        to: NodeSet,
     ) -> Self {
         let steps = pool.steps.count();
         let (begun, sent) = (pool.clock.now(), Instant::now());
@@ -183,14 +177,14 @@ impl Round {
         if round.release.is_some() {
             round.trace.needs(Policy::RedLock.needed(round.links.len()));
         }
-        for node in (0..round.links.len()).filter(|node| asked(*node)) {
+        for node in to.iter() {
             round.ask(node);
         }
         round
     }
 
     fn ask(&mut self, node: usize) {
-        self.send(node, By::Sha);
+        self.send_to(node, By::Sha);
         self.outstanding += 1;
         if self.links[node].is_ok() {
             self.sent_to.insert(node);
@@ -199,6 +193,9 @@ impl Round {
 
     /// Holds some masters back that were not asked: they are asked after a while, or by [`ask_others`](Self::ask_others).
     pub(crate) fn hold_back(mut self, nodes: NodeSet, hedge: Duration) -> Self {
+        if nodes.is_empty() {
+            return self;
+        }
         self.others = Some(Box::new(Others {
             nodes,
             hedge: Some(self.sent + hedge),
@@ -391,7 +388,7 @@ impl Round {
             {
                 match fallback {
                     NoScriptFallback::Resend => {
-                        self.send(node, By::Source);
+                        self.send_to(node, By::Source);
                         let hooks = self.hooks.as_ref();
                         if let Some(hook) = hooks.and_then(|hooks| hooks.sent_again.as_ref()) {
                             hook(node);
@@ -534,7 +531,7 @@ impl Round {
         }
     }
 
-    fn send(&self, node: usize, by: By) {
+    fn send_to(&self, node: usize, by: By) {
         let reply = self.inbox.expect(node);
         let link = match &self.links[node] {
             Ok(link) => link,

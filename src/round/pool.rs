@@ -20,6 +20,7 @@ use crate::node::trust::membership::Membership;
 use crate::node::{Endpoint, Keeper, KnownServers, Slot};
 use crate::protocol::keys;
 use crate::protocol::lease_timing::LeaseTiming;
+use crate::protocol::node_set::NodeSet;
 use crate::round::preference::Preference;
 use crate::round::stragglers::Stragglers;
 use crate::time::alarms::Deadlines;
@@ -228,6 +229,11 @@ impl Pool {
         }
         let drained = until(&self.backlog_drained, || (full() <= spare).then_some(()));
         let _ = timeout(self.config.node_timeout, drained).await;
+    }
+
+    /// All masters.
+    pub(crate) fn all(&self) -> NodeSet {
+        NodeSet::all(self.slots.len())
     }
 
     /// Whether first attempts ask only as many masters as are needed.
