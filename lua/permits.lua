@@ -104,7 +104,7 @@ local function seats(queues, pool)
   -- as a lease ends, of those that are held or the new one, if that is before the waiter would ask by itself.
   local function tell(open, lease)
     local left = math.min(lefts()[1] or math.huge, lease)
-    if left >= queues.BEAT then return end
+    if left >= queues.REASK then return end
     local waiter = redis.pcall('zrange', queue, open, open)[1]
     if waiter then queues.call(waiter, pool, left) end
   end

@@ -20,7 +20,7 @@ local function queues()
   -- Ms for which a ticket counts after its waiter has asked.
   local TICKET = 15000
   -- Ms after which a waiter asks again by itself.
-  local BEAT = 5000
+  local REASK = 5000
   -- Most waiters that are looked at in one go, in each of the two queues: no other call is served meanwhile.
   local MOST = 512
   -- Most readers that are called in one go, and the distance behind it at which each reader that comes in checks that
@@ -207,7 +207,7 @@ local function queues()
 
   -- Sends the head the end of a lease, if the lease ends before the head would ask by itself.
   local function tell_head(name, queue, deadlines, now, lease)
-    local waiter = lease < BEAT and head(queue, deadlines, now, '')
+    local waiter = lease < REASK and head(queue, deadlines, now, '')
     if waiter then call(waiter, name, lease) end
   end
 
@@ -260,6 +260,6 @@ local function queues()
   return {
     of = of, waiting = waiting, head = head, first_alone = first_alone, call_head = call_head, call_next = call_next,
     tell_head = tell_head, enqueue = enqueue, recall = recall, drop = drop, holder = holder, is_before = is_before,
-    call = call, call_one = call_one, deadline_of = deadline_of, is_called = is_called, BEAT = BEAT,
+    call = call, call_one = call_one, deadline_of = deadline_of, is_called = is_called, REASK = REASK,
   }
 end

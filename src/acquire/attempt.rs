@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use redis::Value;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use crate::acquire::proposal::TokenProposal;
 use crate::acquire::refusal::{Asked, Refusal};
@@ -30,7 +30,6 @@ use crate::protocol::waiter::{FIRST_MASTER, Precedence};
 use crate::queue::QueueEntry;
 use crate::round::clocks::Clocks;
 use crate::round::{Round, Trust};
-use crate::time::validity::Validity;
 use crate::values::names::Names;
 use crate::values::votes::Vote;
 
@@ -83,12 +82,9 @@ pub(super) fn question(
 /// A round of acquire and its count. When it is dropped before it is settled, it is rolled back.
 pub(super) struct Acquisition<'a> {
     pub(super) request: &'a AcquireRequest,
-    pub(super) field: Field,
     pub(super) proposal: TokenProposal<'a>,
     /// Entry of the field for recalls that come before the answers.
     pub(super) known: KnownField,
-    /// Validity of the hold once a quorum has granted.
-    pub(super) validity: Validity,
     pub(super) tally: Tally,
     pub(super) blockers: Blockers,
     pub(super) behind: WaitersBehind,
@@ -100,8 +96,6 @@ pub(super) struct Acquisition<'a> {
     asked: Asked,
     /// Mark of the job, if a master has one.
     found_mark: Option<Box<JobMark>>,
-    /// Deadline of the last round, if the first master was asked alone before.
-    pub(super) last_deadline: Option<Instant>,
     _under_way: UnderWay<'a>,
 }
 
@@ -144,10 +138,8 @@ impl<'a> Acquisition<'a> {
         }
         Self {
             request,
-            field,
             proposal,
             known,
-            validity: Validity::of_lease(round.begun, request.lease, pool.config.drift_factor),
             tally,
             blockers: Blockers::default(),
             behind: WaitersBehind::default(),
@@ -156,7 +148,6 @@ impl<'a> Acquisition<'a> {
             waiting,
             asked: first.asked,
             found_mark: None,
-            last_deadline: None,
             _under_way: UnderWay::begin(&pool.attempts),
         }
     }
@@ -339,15 +330,14 @@ impl<'a> Acquisition<'a> {
         let renewal = Renewal {
             names: &self.rollback.claim.names,
             kind: request.kind,
-            field: self.field.text(),
+            field: self.rollback.claim.field.text(),
             count: 1,
             lease: request.lease,
             tokens: self.proposal.tokens,
         };
         let question = calls::extend(&[renewal], fencing, pool.config.strict);
         let ask = || Round::begin(pool, &question, Trust::Quorum(request.needed), granted);
-        let deadline = self.last_deadline.unwrap_or(self.round.deadline);
-        let mut round = request.trace.raising(ask).until(deadline);
+        let mut round = request.trace.raising(ask).until(self.round.deadline);
         let mut accepted = 0;
         while accepted < request.needed
             && let Some((node, answer)) = round.next().await

@@ -13,7 +13,8 @@ use crate::acquire::in_the_way::in_the_way;
 use crate::acquire::outcome::{Guards, LastRefusal, MemberError};
 use crate::acquire::refusal::Refusal;
 use crate::acquire::request::AcquireRequest;
-use crate::acquire::wait::contend;
+use crate::acquire::wait::wait_for_one;
+use crate::acquire::wait_set::wait_for_all;
 use crate::acquire::waiting::Waiting;
 use crate::error::LockError;
 use crate::lock::hold_guard::HoldGuard;
@@ -59,9 +60,9 @@ async fn wait_for_idle(request: &AcquireRequest, until: Instant) -> Option<HoldG
     if Handle::try_current().is_err() {
         return None;
     }
-    let mut waiting = [Waiting::begin_last(request)];
-    let recalled = timeout_at(until, contend(&mut waiting, &mut None)).await;
-    recalled.ok()?.ok()?.pop()
+    let mut waiter = Waiting::begin_last(request);
+    let recalled = timeout_at(until, wait_for_one(&mut waiter, &mut None)).await;
+    recalled.ok()?.ok()
 }
 
 /// Tries once.
@@ -144,13 +145,16 @@ async fn until_granted(
     last: &mut LastRefusal,
 ) -> Result<Guards, MemberError<LockError>> {
     if let [alone] = all {
-        return contend(&mut [Waiting::begin(alone)], last).await;
+        let granted = wait_for_one(&mut Waiting::begin(alone), last).await;
+        return granted
+            .map(|guard| Guards::from_buf([guard]))
+            .map_err(|error| (0, error));
     }
     let mut waiters: Vec<_> = all.iter().map(Waiting::begin).collect();
     tokio::select! {
         biased;
         (index, invalid) = overlap(all) => Err((index, invalid.into())),
-        acquired = contend(&mut waiters, last) => acquired,
+        acquired = wait_for_all(&mut waiters, last) => acquired,
     }
 }
 

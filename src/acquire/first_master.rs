@@ -53,7 +53,7 @@ impl Acquisition<'_> {
         let question = question(
             request,
             &self.rollback.claim.names,
-            self.field,
+            self.rollback.claim.field,
             &self.proposal,
             precedence,
         );
@@ -64,7 +64,7 @@ impl Acquisition<'_> {
                 self.rollback.votes[node] = Vote::Pending;
             }
             let ask = || Round::begin(pool, &question, Trust::Quorum(request.needed), asked);
-            let mut round = request.trace.asking(ask).needs(asked.len());
+            let mut round = request.trace.asking(ask).trace_quorum(asked.len());
             if let Some(waiting) = &self.waiting {
                 waiting.calls.asks_until(round.ends_by());
             }
@@ -84,7 +84,8 @@ impl Acquisition<'_> {
                     self.tally.count(&reply);
                 }
             }
-            self.last_deadline = Some(round.deadline);
+            // What may follow belongs to this round.
+            self.round.deadline = round.deadline;
             let pause = SHORTEST + pool.random.within(SPREAD);
             if refused.is_empty() || is_over || Instant::now() + pause > until {
                 self.blockers = Blockers::default();

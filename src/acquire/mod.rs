@@ -21,4 +21,5 @@ mod settle;
 mod step;
 mod thrifty;
 mod wait;
+mod wait_set;
 mod waiting;

@@ -11,13 +11,13 @@ use crate::protocol::blockers::Blockers;
 use crate::protocol::tally::{LossReason, Tally};
 use crate::values::votes::{Vote, Votes};
 
-/// Masters that a lost attempt has asked.
+/// Masters that an attempt has asked so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Asked {
     /// All, or as many as are needed.
     #[default]
     AllAtOnce,
-    /// The first master alone, which refused.
+    /// The first master alone. If the attempt is lost, that master has refused.
     FirstAlone,
     /// The first master, which granted, and then the others.
     FirstAndOthers,

@@ -28,8 +28,8 @@ pub(super) fn patience(round: &Round) -> Duration {
     round.elapsed().max(SHORTEST_PATIENCE)
 }
 
-/// An acquisition in progress, made before the first await. Unless it is settled, its drop rolls it back, whatever
-/// the reason for the drop.
+/// The duty to roll an attempt back, from before its first await. Unless it is settled, its drop does so, whatever the
+/// reason for the drop.
 pub(crate) struct Rollback {
     pool: Arc<Pool>,
     pub(super) claim: Claim,

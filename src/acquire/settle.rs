@@ -17,6 +17,7 @@ use crate::protocol::reply::Reply;
 use crate::queue::QueueEntry;
 use crate::round::{NoScriptFallback, Round, clocks};
 use crate::time::clock::Moment;
+use crate::time::validity::Validity;
 use crate::values::votes::Vote;
 
 impl Acquisition<'_> {
@@ -68,16 +69,11 @@ impl Acquisition<'_> {
     fn granted(&self, now: Moment) -> (GrantFacts, FirstHold) {
         let (request, pool) = (self.request, &self.request.client.pool);
         let granted = self.rollback.masters(&Vote::Granted);
-        let ends = HoldExpiry::new(
-            self.validity,
-            granted,
-            request.needed,
-            &pool.steps,
-            self.round.steps,
-        );
+        let validity = Validity::of_lease(self.round.begun, request.lease, pool.config.drift_factor);
+        let ends = HoldExpiry::new(validity, granted, request.needed, &pool.steps, self.round.steps);
         let facts = GrantFacts {
             names: self.rollback.claim.names.clone(),
-            field: self.field,
+            field: self.rollback.claim.field,
             needed: request.needed,
             tokens: self.proposal.tokens,
             granted: request.kind,

@@ -10,8 +10,8 @@ use crate::error::LockError;
 use crate::protocol::tally::LossReason;
 use crate::values::votes::Vote;
 
-/// Time after which a waiter asks again without a call. A call may be lost, and the waiter's ticket counts
-/// only for three times as long (`lua/queue.lua`).
+/// Time after which a waiter asks again without a call, which may be lost. `lua/queue.lua` knows it as `REASK`: its ticket counts
+/// for three times as long there.
 pub(super) const REASK: Duration = Duration::from_secs(5);
 /// Time after the end of a lease until every master has seen it end too.
 pub(super) const AFTER_LEASE: Duration = Duration::from_millis(2);
@@ -247,6 +247,14 @@ mod tests {
                 ..
             }
         ));
+    }
+
+    #[test]
+    fn the_scripts_know_the_time_after_which_it_asks_again() {
+        let script = include_str!("../../lua/queue.lua");
+        let reask = format!("local REASK = {}\n", REASK.as_millis());
+        let ticket = format!("local TICKET = {}\n", REASK.as_millis() * 3);
+        assert!(script.contains(&reask) && script.contains(&ticket));
     }
 
     #[test]

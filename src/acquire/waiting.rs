@@ -144,7 +144,7 @@ impl<'a> Waiting<'a> {
     /// Lets the turn be taken back, because others may wait behind this waiter from here on. If the waiter is woken
     /// and its task is not polled in time, the turn goes on to the next in line, and the waiter withdraws from the
     /// queues. The waiter comes back with its ticket once its task is polled.
-    pub(super) fn watch_absence(&self) {
+    fn watch_absence(&self) {
         watch_absence_of(self.request, &self.mailbox, &self.entry, None);
     }
 
@@ -202,9 +202,11 @@ impl<'a> Waiting<'a> {
         self.entry.withdraw(pool, &self.request.names, others);
     }
 
-    /// Takes in the refusal of a waiter for a single lock. If the first master granted and others refused for long, the next
-    /// attempt asks all at once: the waiter has its place in every queue then.
-    pub(super) fn note_redisson(&mut self, refusal: &Refusal) {
+    /// Takes in the refusal of a waiter for a single lock, on behalf of its line, too. If the first master granted and others
+    /// refused for long, the next attempt asks all at once: the waiter has its place in every queue then.
+    pub(super) fn note_refused(&mut self, refusal: &Refusal, why: &Arc<LockError>) {
+        self.mailbox.refused(why);
+        self.watch_absence();
         self.has_met_redisson = match refusal.asked {
             Asked::FirstAndOthers => false,
             _ => self.has_met_redisson || refusal.blockers.foreign_field,

@@ -95,7 +95,7 @@ pub(crate) async fn force(
                 pool.config.beside_redisson,
             );
             let round = Round::begin(pool, &request, Trust::Quorum(needed), NodeSet::one(node));
-            rounds.push(round.needs(1));
+            rounds.push(round.trace_quorum(1));
         }
     }
     let answers = join_all(rounds.iter_mut().map(Round::next)).await;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use crate::error::LossCause;
 use crate::events::{HoldEnd, log};
 use crate::hold::client::ClientCore;
-use crate::hold::downgrade::Downgrade;
 use crate::hold::grant::Grant;
+use crate::hold::release::Release;
 use crate::hold::retake;
 use crate::hold::unsent_release::UnsentRelease;
 
@@ -19,7 +19,7 @@ pub(crate) enum GuardEnd {
     /// This number of other guards is still in.
     StillHeld(u64),
     /// Other guards are still in, and only read. The downgrade is being sent.
-    Downgraded(Box<Downgrade>),
+    Downgraded(Box<Release>),
     /// The next task of this process has the hold.
     HandedOn,
     /// The grant stays with the client, and nobody has it.
@@ -30,11 +30,11 @@ pub(crate) enum GuardEnd {
     Lost,
 }
 
-/// Hands a vacant grant on if that is allowed, or ends it.
-pub(crate) fn dispose(client: &Arc<ClientCore>, grant: &Arc<Grant>, is_valid: bool) -> GuardEnd {
+/// Hands a vacant grant on if that is allowed, or ends it. `known_valid` tells that the caller has just seen validity.
+pub(crate) fn dispose(client: &Arc<ClientCore>, grant: &Arc<Grant>, known_valid: bool) -> GuardEnd {
     // The trace is taken before the next hold begins.
     let trace = grant.trace.take();
-    let loss = if is_valid && trace.is_none() {
+    let loss = if known_valid && trace.is_none() {
         None
     } else {
         grant.loss()
@@ -80,7 +80,7 @@ fn give_up(client: &Arc<ClientCore>, grant: &Arc<Grant>) -> GuardEnd {
     }
     if !kept.is_zero() {
         // The names stay locked for longer than the watchdog looks after the grant.
-        retake::widen(pool, grant, grant.lease());
+        retake::widen(pool, grant);
     }
     let release = UnsentRelease::of(pool, grant, kept);
     if release.is_none() && grant.state().is_taken_again() {

@@ -33,8 +33,6 @@ pub(crate) struct Extension {
     client: Arc<ClientCore>,
     round: Round,
     extended: Vec<Extended>,
-    /// Number of steps of clocks that had been noticed before the round began.
-    noticed: u64,
     apart: FuturesUnordered<BoxFuture<'static, Apart>>,
 }
 
@@ -44,8 +42,6 @@ struct Extended {
     /// Kind of the hold as it was asked for.
     kind: HoldKind,
     lease: Duration,
-    /// Validity once a quorum has confirmed.
-    validity: Validity,
     agreed: NodeSet,
     /// Number of masters that refused, because they have granted the names to others, or were told to by force.
     against: usize,
@@ -79,12 +75,9 @@ impl Extension {
     /// Asks every master to extend each hold to its lease from now.
     pub(crate) fn begin(client: &Arc<ClientCore>, holds: Vec<(Hold, Duration)>) -> Self {
         let pool = &client.pool;
-        // Both are read before anything is sent.
-        let (noticed, now) = (pool.steps.count(), pool.clock.now());
         let extended: Vec<Extended> = holds
             .into_iter()
             .map(|(hold, lease)| Extended {
-                validity: Validity::of_lease(now, lease, pool.config.drift_factor),
                 kind: hold.grant.kind(),
                 hold,
                 lease,
@@ -113,7 +106,6 @@ impl Extension {
             client: Arc::clone(client),
             round: Round::begin(pool, &request, Trust::Extension(needed), pool.all()),
             extended,
-            noticed,
             apart: FuturesUnordered::new(),
         }
     }
@@ -164,7 +156,8 @@ impl Extension {
             let renewal = entry.renewal_as(entry.hold.grant.kind());
             let request = request(&self.client.pool, &[renewal]);
             let trust = Trust::Extension(entry.hold.grant.needed);
-            let mut round = Round::begin(&self.client.pool, &request, trust, NodeSet::one(node)).needs(1);
+            let mut round =
+                Round::begin(&self.client.pool, &request, trust, NodeSet::one(node)).trace_quorum(1);
             let grant = Arc::clone(&entry.hold.grant);
             self.apart.push(Box::pin(async move {
                 let reply = round
@@ -205,7 +198,9 @@ impl Extension {
         // A master that confirms after the quorum adds its own end.
         if granted && entry.agreed.len() >= entry.hold.grant.needed {
             let (on, needed) = (entry.agreed, entry.hold.grant.needed);
-            let ends = HoldExpiry::new(entry.validity, on, needed, &self.client.pool.steps, self.noticed);
+            let pool = &self.client.pool;
+            let validity = Validity::of_lease(self.round.begun, entry.lease, pool.config.drift_factor);
+            let ends = HoldExpiry::new(validity, on, needed, &pool.steps, self.round.steps);
             if METERED && !entry.confirmed {
                 entry.margin = entry.hold.remaining();
             }

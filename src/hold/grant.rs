@@ -300,7 +300,7 @@ impl Grant {
         self.state().widen()
     }
 
-    /// Whether the grant has no slack: exactly a quorum of more masters has it.
+    /// Whether the grant has no slack: no master beyond its quorum has it, although the client lists more.
     pub(crate) fn is_without_slack(&self) -> bool {
         let (missing, nodes) = {
             let state = self.state();

@@ -19,7 +19,7 @@ use crate::protocol::node_set::NodeSet;
 use crate::round::clocks::Clocks;
 use crate::round::pool::Pool;
 use crate::round::{NoScriptFallback, Round, Trust};
-use crate::time::backoff::{LONGEST_SLOW_DELAY, slow_delays};
+use crate::time::backoff::Backoff;
 use crate::values::names::Names;
 use crate::values::votes::Vote;
 
@@ -88,7 +88,7 @@ pub(crate) async fn store(
     stored: NodeSet,
 ) -> bool {
     let mut storing = Storing::new(names, mark, owner, stored);
-    let mut delays = slow_delays(&pool.random);
+    let mut delays = Backoff::slow(&pool.random);
     let most_over = pool.slots.len() - needed;
     while Instant::now() < storing.until && storing.over.len() <= most_over {
         let mut round = send(pool, &storing.request, storing.stored);
@@ -99,7 +99,7 @@ pub(crate) async fn store(
                 return true;
             }
         }
-        sleep(delays.next().unwrap_or(LONGEST_SLOW_DELAY)).await;
+        sleep(delays.next()).await;
     }
     false
 }
@@ -213,12 +213,15 @@ impl Storing {
             return;
         };
         let weak = Arc::downgrade(pool);
-        let (closing, mut delays, nodes) =
-            (pool.closing.clone(), slow_delays(&pool.random), pool.slots.len());
+        let (closing, mut delays, nodes) = (
+            pool.closing.clone(),
+            Backoff::slow(&pool.random),
+            pool.slots.len(),
+        );
         let work = async move {
             let _counted = counted;
             while self.marked.len() < nodes && Instant::now() < self.until {
-                sleep(delays.next().unwrap_or(LONGEST_SLOW_DELAY)).await;
+                sleep(delays.next()).await;
                 let Some(pool) = weak.upgrade() else { return };
                 let mut round = send(&pool, &self.request, self.marked);
                 drop(pool);

@@ -6,7 +6,6 @@
 
 mod age_report;
 pub(crate) mod client;
-pub(crate) mod downgrade;
 pub(crate) mod end;
 pub(crate) mod expiry;
 pub(crate) mod extend;

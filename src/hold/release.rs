@@ -11,6 +11,7 @@ use redis::Value;
 use tokio::time::Instant;
 
 use crate::events::VoteKind;
+use crate::hold::grant::Grant;
 use crate::node::waiters::Calls;
 use crate::node::{self, PendingRelease};
 use crate::protocol::calls;
@@ -26,8 +27,8 @@ use crate::round::{NoScriptFallback, Round, Trust};
 use crate::time::validity::covering;
 use crate::values::votes::Vote;
 
-/// A release under way, or the request for the names to stay locked in its place. When it is dropped, it goes
-/// on in the background.
+/// A release under way, or what is asked in its place: that the names stay locked, or that readers are let in. When it is
+/// dropped, it goes on in the background.
 pub(crate) struct Release {
     round: Option<Round>,
     record: ReleaseRecord,
@@ -38,9 +39,9 @@ pub(crate) struct Release {
 struct ReleaseRecord {
     pool: Arc<Pool>,
     claim: Claim,
-    /// Whether the names stay locked for a while instead. A master that cannot be reached locks them until
-    /// their lease ends: a release there would admit others too early.
-    is_kept: bool,
+    /// Whether it is no release. A master that it does not reach locks the names until their lease ends or is renewed:
+    /// a release there would admit others too early.
+    frees_nothing: bool,
     /// Waiter of the attempt that is rolled back.
     waiting: Option<Arc<Calls>>,
     sent: Instant,
@@ -87,6 +88,15 @@ impl Release {
         Self::of(pool, round, claim, true, None)
     }
 
+    /// Lets other readers in beside a hold that only reads from now on. The hold is downgraded before anything is sent, so a
+    /// lost message does no harm. A master that it does not reach keeps readers out until the hold is renewed there.
+    pub(crate) fn downgrade(pool: &Arc<Pool>, grant: &Grant) -> Self {
+        let (claim, to) = (grant.claim(), grant.touched());
+        let request = calls::downgrade(&claim, grant.lease());
+        let round = Round::begin(pool, &request, Trust::All, to);
+        Self::of(pool, round, claim, true, None).wake_after(grant.needed)
+    }
+
     /// Sends a release, with a waiter that is to join the queues.
     fn send(pool: &Arc<Pool>, claim: &Claim, here: Option<&Next>, to: NodeSet) -> Round {
         let request = calls::release(claim, here.map(|next| (next.entry.waiter, next.asks)));
@@ -97,14 +107,20 @@ impl Release {
         }
     }
 
-    fn of(pool: &Arc<Pool>, round: Round, claim: Claim, is_kept: bool, waiting: Option<Arc<Calls>>) -> Self {
+    fn of(
+        pool: &Arc<Pool>,
+        round: Round,
+        claim: Claim,
+        frees_nothing: bool,
+        waiting: Option<Arc<Calls>>,
+    ) -> Self {
         let sent = round.sent;
         Self {
             round: Some(round),
             record: ReleaseRecord {
                 pool: Arc::clone(pool),
                 claim,
-                is_kept,
+                frees_nothing,
                 waiting,
                 sent,
             },
@@ -130,7 +146,17 @@ impl Release {
         self
     }
 
-    /// Next vote of a master: *granted* if everything was released, or stays locked as requested.
+    /// Waits until this number of masters have done it, or no answer is left to come.
+    pub(crate) async fn confirmed_by(mut self, masters: usize) {
+        let mut confirmed = 0;
+        while confirmed < masters
+            && let Some((_, vote)) = self.next().await
+        {
+            confirmed += usize::from(vote == Vote::Granted);
+        }
+    }
+
+    /// Next vote of a master: *granted* if everything was released, or was done in place of it.
     pub(crate) async fn next(&mut self) -> Option<(usize, Vote)> {
         let round = self.round.as_mut()?;
         let (node, answer) = round.next().await?;
@@ -153,7 +179,7 @@ impl Drop for Release {
 impl ReleaseRecord {
     fn note(&self, node: usize, answer: Result<Value, Fault>) -> Vote {
         let fault = match reply::released(answer) {
-            Ok(Released::Whole { .. }) if self.is_kept => return Vote::Granted,
+            Ok(Released::Whole { .. }) if self.frees_nothing => return Vote::Granted,
             Ok(Released::Whole { others_listen }) => {
                 let (yielding, random) = (&self.pool.topics.yielding, &self.pool.random);
                 yielding.note_listeners(&self.claim.names, node, others_listen, self.sent, random);
@@ -168,7 +194,7 @@ impl ReleaseRecord {
         };
         // An answer that may still come is left to the connection.
         let vote = fault.vote();
-        if !self.is_kept && !fault.is_late() && !node::is_done(&Err(fault)) {
+        if !self.frees_nothing && !fault.is_late() && node::needs_retry(&Err(fault)) {
             self.pool.slots[node].defer(PendingRelease::new(self.claim.clone()));
         }
         vote

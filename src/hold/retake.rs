@@ -58,17 +58,17 @@ fn ask(pool: &Arc<Pool>, grant: &Grant, lease: Duration, node: usize) -> Option<
         };
         let request = calls::acquire(&acquire, pool.config.strict);
         let round = Round::begin(pool, &request, Trust::Quorum(grant.needed), NodeSet::one(node));
-        round.needs(1).counted_as(Op::Retake)
+        round.trace_quorum(1).counted_as(Op::Retake)
     })
 }
 
 /// Takes a grant on the masters that do not have it. From then on some of its masters may forget
 /// it. Its expiry rests on the first masters until a renewal: the others had no part of the grant in between.
-pub(crate) fn widen(pool: &Arc<Pool>, grant: &Arc<Grant>, lease: Duration) {
+pub(crate) fn widen(pool: &Arc<Pool>, grant: &Arc<Grant>) {
     // Nothing is sent to a master that is away, so it is not owed a release either.
     let here = |node: &usize| pool.slots[*node].link().is_ok();
     for node in grant.widen().iter().filter(here) {
-        let Some(asked) = begin(pool, grant, lease, node) else {
+        let Some(asked) = begin(pool, grant, grant.lease(), node) else {
             return;
         };
         let grant = Arc::clone(grant);

@@ -1,4 +1,4 @@
-//! Times at which grants need something: one queue for all grants of a process, without a timer for each.
+//! Times at which grants need something: one queue for all grants of a client, without a timer for each.
 //!
 //! Due times are rounded down to a grid. So grants that are due at about the same time are handled together,
 //! while the grid spreads the work over the period.
@@ -84,7 +84,7 @@ impl Schedule {
                 now + retry
             }
             Upkeep::Look(left) => now + left,
-            Upkeep::Widening { .. } | Upkeep::CleanUp => now,
+            Upkeep::Widening | Upkeep::CleanUp => now,
             Upkeep::Nothing => return Self::take_out(state, grant),
         };
         self.schedule(state, grant, at);

@@ -159,7 +159,7 @@ pub(crate) enum Upkeep {
     /// Another look after this time, when it may have lapsed.
     Look(Duration),
     /// To be taken on the masters that were not asked.
-    Widening { lease: Duration },
+    Widening,
     /// None: the hold has been given up, or only leaked guards are in.
     Nothing,
     /// Cleanup, because the hold was lost.
@@ -571,7 +571,7 @@ impl HoldState {
         if let Some(after) = self.widen_after {
             let wait = after.saturating_sub(age);
             return if wait.is_zero() {
-                Upkeep::Widening { lease: self.lease }
+                Upkeep::Widening
             } else {
                 Upkeep::Look(wait.min(left))
             };

@@ -8,11 +8,12 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use crate::events::{EventObserver, METERED};
 use crate::hold::client::ClientCore;
 use crate::masters::status::{NodeConnection, Status};
+use crate::time::until::sleep_until_if;
 
 /// Interval of the looks at values that change by themselves, with metrics, and while a master is silent or refuses.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -33,7 +34,7 @@ impl ClientCore {
     /// Starts the task, once.
     pub(crate) fn keep_published(self: &Arc<Self>) {
         if !self.is_watched.swap(true, Ordering::Relaxed) {
-            self.pool.keep(run(Arc::downgrade(self)));
+            self.pool.spawn(run(Arc::downgrade(self)));
         }
     }
 
@@ -84,7 +85,7 @@ async fn run(client: Weak<ClientCore>) {
         tokio::select! {
             () = changed.notified() => {}
             () = closing.cancelled() => {}
-            () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
+            () = sleep_until_if(next) => {}
         }
     }
 }

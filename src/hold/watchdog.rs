@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, StreamExt};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use crate::error::LossCause;
 use crate::events::{EventObserver, log};
@@ -21,6 +21,7 @@ use crate::hold::retake;
 use crate::protocol::calls;
 use crate::round::pool::Pool;
 use crate::time::clock::Moment;
+use crate::time::until::sleep_until_if;
 
 /// Difference of two clocks that shows a suspension. Without one, clocks with different rates differ by less
 /// between two looks.
@@ -28,7 +29,7 @@ const SUSPENSION: Duration = Duration::from_millis(50);
 
 /// Serves the holds of a client for as long as the client exists.
 pub(crate) fn start(client: &Arc<ClientCore>) {
-    client.pool.keep(run(Arc::downgrade(client)));
+    client.pool.spawn(run(Arc::downgrade(client)));
 }
 
 async fn run(client: Weak<ClientCore>) {
@@ -73,7 +74,7 @@ async fn run(client: Weak<ClientCore>) {
             () = steps.news.notified() => schedule.look_again(),
             absent = topics.waiters.absent() => absent.handle_absence(),
             () = schedule.earlier.notified() => {}
-            () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
+            () = sleep_until_if(next) => {}
         }
     }
 }
@@ -96,8 +97,8 @@ fn sort_out(client: &Arc<ClientCore>, due: Vec<Arc<Grant>>) -> Vec<(Hold, Durati
                 client.schedule.done(&grant);
             }
             Upkeep::Renewal { lease, .. } => renewals.push((grant.hold(), lease)),
-            Upkeep::Widening { lease } => {
-                retake::widen(&client.pool, &grant, lease);
+            Upkeep::Widening => {
+                retake::widen(&client.pool, &grant);
                 client.schedule.reschedule(&grant, true);
             }
             Upkeep::CleanUp => {

@@ -7,11 +7,11 @@ use crate::error::UnlockError;
 use crate::events::{EventObserver, HoldEnd, UnlockOutcome};
 use crate::hold::Exited;
 use crate::hold::client::ClientCore;
-use crate::hold::downgrade::Downgrade;
 use crate::hold::end::{self, GuardEnd};
 use crate::hold::grant::Hold;
 use crate::hold::job_mark;
 use crate::hold::last_seats;
+use crate::hold::release::Release;
 use crate::hold::retake;
 use crate::lock::owner::Owner;
 use crate::protocol::job_mark::JobMark;
@@ -133,7 +133,7 @@ impl HoldGuard {
     pub(crate) async fn downgrade(&mut self) {
         let was_shared = std::mem::replace(&mut self.is_shared, true);
         if !was_shared && self.hold.give_up_exclusive() {
-            self.send_downgrade().confirmed().await;
+            self.send_downgrade().confirmed_by(self.hold.grant.needed).await;
         }
     }
 
@@ -175,7 +175,7 @@ impl HoldGuard {
             }
             GuardEnd::Downgraded(downgrade) if was_valid => {
                 self.count_outcome(UnlockOutcome::Downgraded);
-                downgrade.confirmed().await;
+                downgrade.confirmed_by(self.hold.grant.needed).await;
                 return Ok(Unlocked::Downgraded);
             }
             GuardEnd::HandedOn => {
@@ -253,8 +253,8 @@ impl HoldGuard {
         }
     }
 
-    /// Exits the hold, once. `is_valid` comes from a look at the clock just before, if there was one.
-    fn exit(&mut self, is_valid: bool) -> GuardEnd {
+    /// Exits the hold, once. `known_valid` tells that the caller has just seen validity; `false` tells nothing.
+    fn exit(&mut self, known_valid: bool) -> GuardEnd {
         self.inside = false;
         match self.hold.exit(self.renew, self.is_shared) {
             Exited::Inside(count) => return GuardEnd::StillHeld(count),
@@ -271,7 +271,7 @@ impl HoldGuard {
             }
             Exited::Last => {}
         }
-        let end = end::dispose(&self.client, &self.hold.grant, is_valid);
+        let end = end::dispose(&self.client, &self.hold.grant, known_valid);
         if let Some((name, seat)) = last_seats::seat_of(&self.hold.grant) {
             self.client.seats.given_up(name, seat);
         }
@@ -283,9 +283,9 @@ impl HoldGuard {
 
     /// Downgrades the hold at the masters. From here on the writers of this process ask the masters
     /// themselves. Otherwise other processes would overtake them while the hold is read.
-    fn send_downgrade(&self) -> Downgrade {
+    fn send_downgrade(&self) -> Release {
         let grant = &self.hold.grant;
-        let downgrade = Downgrade::begin(&self.client.pool, grant);
+        let downgrade = Release::downgrade(&self.client.pool, grant);
         drop(grant.take_turn());
         downgrade
     }
@@ -299,7 +299,7 @@ impl HoldGuard {
         self.client.schedule.forget(grant);
         self.client.idle.forget(grant);
         // The watchdog will not do it.
-        retake::widen(&self.client.pool, grant, grant.lease());
+        retake::widen(&self.client.pool, grant);
         drop(grant.take_turn());
     }
 }

@@ -15,7 +15,7 @@ use crate::lock::MultiLock;
 use crate::lock::guard::MultiLockGuard;
 use crate::lock::leadership::Leadership;
 use crate::lock::options::LockOptions;
-use crate::time::backoff::{LONGEST_SLOW_DELAY, slow_delays};
+use crate::time::backoff::Backoff;
 
 impl MultiLock {
     /// Runs a job that never ends in one process of many, and in another one as soon as that one fails.
@@ -282,7 +282,7 @@ impl Candidate {
     /// background.
     async fn elected(&self) -> Result<MultiLockGuard, LockError> {
         let pool = &self.options.masters.client.pool;
-        let mut delays = slow_delays(&pool.random);
+        let mut delays = Backoff::slow(&pool.random);
         loop {
             let begun = Instant::now();
             let error = match self.options.lock().await {
@@ -298,11 +298,11 @@ impl Candidate {
             }
             if error.is_contended() {
                 // The candidate has waited for its turn already, and should have its place again soon.
-                delays = slow_delays(&pool.random);
+                delays = Backoff::slow(&pool.random);
             } else {
                 pool.log_throttle.cannot_lead(&self.options.names, &error);
             }
-            let pause = delays.next().unwrap_or(LONGEST_SLOW_DELAY);
+            let pause = delays.next();
             tokio::select! {
                 biased;
                 () = pool.closing.cancelled() => return Err(LockError::Closed),

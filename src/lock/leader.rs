@@ -137,7 +137,7 @@ impl Masters {
             largest: FencingToken::NONE,
             ends: None,
         };
-        pool.keep(watching.run());
+        pool.spawn(watching.run());
         Ok(receiver)
     }
 }

@@ -91,7 +91,7 @@ impl Masters {
                 // Nobody has the grant, so it is released in any case.
                 Closing::Leave if client.idle.release(&grant) => {}
                 // No watchdog looks after the grant any more.
-                Closing::Leave => retake::widen(pool, &grant, grant.lease()),
+                Closing::Leave => retake::widen(pool, &grant),
             }
         }
         let kept = client.kept.load(Ordering::Relaxed);
@@ -141,7 +141,7 @@ impl Masters {
 fn release(client: &ClientCore, grant: &Arc<Grant>) {
     let kept = grant.kept();
     if !kept.is_zero() {
-        retake::widen(&client.pool, grant, grant.lease());
+        retake::widen(&client.pool, grant);
     }
     if !grant.lose(LossCause::Closed) || !grant.begin_release() {
         return;

@@ -74,11 +74,10 @@ impl PendingRelease {
     }
 }
 
-/// Whether a release needs no other attempt at a master after this answer. Another attempt is needed if the master
-/// did not execute the release, or if that is not known. If another attempt would bring the same error, the end of
-/// the lease frees the names.
-pub(crate) fn is_done(answer: &Answer) -> bool {
-    answer.as_ref().map_or_else(Fault::may_concern_one, |_| true)
+/// Whether a release needs another attempt at a master after this answer: the master did not execute the release, or
+/// that is not known. If another attempt would bring the same error, the end of the lease frees the names.
+pub(crate) fn needs_retry(answer: &Answer) -> bool {
+    answer.as_ref().is_err_and(|fault| !fault.may_concern_one())
 }
 
 /// Pending releases of one master.
@@ -192,12 +191,12 @@ impl Deferrals {
         queue.sent -= sent;
         queue.refused = false;
         for (mut deferred, answer) in answers.into_iter().rev() {
-            if answer.is_ok() || (sent == 1 && is_done(&answer)) || queue.closed {
+            if answer.is_ok() || (sent == 1 && !needs_retry(&answer)) || queue.closed {
                 queue.bytes -= deferred.size();
                 queue.settled += 1;
                 settled.push((deferred, answer));
             } else {
-                deferred.alone |= is_done(&answer);
+                deferred.alone |= !needs_retry(&answer);
                 queue.refused = true;
                 queue.waiting.push_front(deferred);
             }

@@ -5,9 +5,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backon::ExponentialBackoff;
 use futures::future::try_join_all;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
@@ -22,10 +21,11 @@ use crate::error::{NodeError, Unfit};
 use crate::node::channels::Topics;
 use crate::node::trust::membership::Membership;
 use crate::protocol::lease_timing::LeaseTiming;
-use crate::time::backoff::{LONGEST_DELAY, LONGEST_SLOW_DELAY, delays, slow_delays};
+use crate::time::backoff::{Backoff, LONGEST_DELAY};
 use crate::time::clock::{Clock, Moment};
 use crate::time::random::Random;
 use crate::time::steps::Steps;
+use crate::time::until::sleep_until_if;
 
 /// Interval at which a server is asked again for the channel that it denies.
 const LISTEN_AGAIN: Duration = Duration::from_secs(10);
@@ -36,7 +36,7 @@ pub(crate) struct Keeper {
     pub(crate) node: Box<dyn Endpoint>,
     /// The client's half of every owner field.
     pub(crate) client: Uuid,
-    /// Label of the client, and the time for which a master is to store it.
+    /// Label of the client.
     pub(crate) label: Arc<str>,
     pub(crate) servers: Arc<KnownServers>,
     pub(crate) topics: Arc<Topics>,
@@ -53,15 +53,15 @@ pub(crate) struct Keeper {
 
 /// Delays before attempts to connect to a master.
 struct ConnectDelays {
-    short: ExponentialBackoff,
-    long: ExponentialBackoff,
+    short: Backoff,
+    long: Backoff,
 }
 
 impl ConnectDelays {
     fn new(random: &Random) -> Self {
         Self {
-            short: delays(random),
-            long: slow_delays(random),
+            short: Backoff::new(random),
+            long: Backoff::slow(random),
         }
     }
 
@@ -69,9 +69,9 @@ impl ConnectDelays {
     /// where servers exchange theirs. Any other one lasts until a configuration is corrected, and many clients have it.
     fn after(&mut self, error: &NodeError) -> Duration {
         if error.is_transient() {
-            self.short.next().unwrap_or(LONGEST_DELAY)
+            self.short.next()
         } else {
-            self.long.next().unwrap_or(LONGEST_SLOW_DELAY)
+            self.long.next()
         }
     }
 }
@@ -161,7 +161,7 @@ impl Keeper {
         let (slot, topics) = (Arc::clone(&self.slot), Arc::clone(&self.topics));
         Arc::new(move |form, channel, message| {
             if let Some(stale) = topics.take_in(slot.node, form, channel, message) {
-                slot.stale(stale);
+                slot.stale_waiters.add(stale);
             }
         })
     }
@@ -273,7 +273,7 @@ impl Keeper {
         let mut refused = pin!(self.refused());
         let (client, node_timeout, random) = (self.client, self.node_timeout, &self.random);
         let mut pace = Pace::new(random, node_timeout);
-        let mut withdrawals = Withdrawals::new(&self.slot, link, client, node_timeout, random);
+        let mut withdrawals = Withdrawals::new(&self.slot.stale_waiters, link, client, node_timeout, random);
         loop {
             let next = pace.send(deferrals, link);
             let silent_until = pace.overdue.map(|since| since + node_timeout);
@@ -287,15 +287,11 @@ impl Keeper {
                 () = &mut labelling => {}
                 () = &mut listening, if calls_denied => calls_denied = false,
                 () = deferrals.news.notified() => {}
-                () = self.slot.went_stale.notified() => withdrawals.went_stale(),
-                () = sleep_until(withdrawals.again_at.unwrap_or_else(Instant::now)), if withdrawals.again_at.is_some() => {
-                    withdrawals.send();
-                }
+                () = self.slot.stale_waiters.news.notified() => withdrawals.went_stale(),
+                () = sleep_until_if(withdrawals.again_at) => withdrawals.send(),
                 () = link.overdue.notified(), if pace.overdue.is_none() => pace.overdue = Some(Instant::now()),
-                () = sleep_until(silent_until.unwrap_or_else(Instant::now)), if silent_until.is_some() => {
-                    pace.listen(link);
-                }
-                () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
+                () = sleep_until_if(silent_until) => pace.listen(link),
+                () = sleep_until_if(next) => {}
             }
         }
     }

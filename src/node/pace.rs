@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::Link;
 use super::deferred::Deferrals;
-use crate::time::backoff::{FIRST_DELAY, LONGEST_DELAY, delays};
+use crate::time::backoff::{Backoff, FIRST_DELAY};
 use crate::time::random::Random;
 
 /// Times at which the keeper of a connection sends pending releases, and checks that the master answers.
@@ -18,7 +18,7 @@ pub(super) struct Pace<'a> {
     sent: Option<Instant>,
     /// End of the pause after an error that passes.
     paused_until: Option<Instant>,
-    delays: Box<dyn Iterator<Item = Duration> + Send>,
+    delays: Backoff,
     /// Time since which the answer to a release has been overdue without a check for silence.
     pub(super) overdue: Option<Instant>,
 }
@@ -30,7 +30,7 @@ impl<'a> Pace<'a> {
             node_timeout,
             sent: Some(Instant::now()),
             paused_until: None,
-            delays: Box::new(delays(random)),
+            delays: Backoff::new(random),
             overdue: None,
         }
     }
@@ -52,10 +52,10 @@ impl<'a> Pace<'a> {
         }
         self.sent = None;
         if deferrals.is_refused() && self.paused_until.is_none() {
-            self.paused_until = Some(now + self.delays.next().unwrap_or(LONGEST_DELAY));
+            self.paused_until = Some(now + self.delays.next());
         }
         if !deferrals.is_waiting() {
-            self.delays = Box::new(delays(self.random));
+            self.delays = Backoff::new(self.random);
             self.paused_until = None;
             return None;
         }

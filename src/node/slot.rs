@@ -11,15 +11,12 @@ use tokio::time::{Instant, timeout};
 
 use super::Link;
 use super::deferred::{Deferrals, PendingRelease};
-use super::waiters::StaleWaiter;
+use super::stale_waiters::StaleWaiters;
 use crate::error::NodeError;
 use crate::events::NodeEvents;
 use crate::masters::status::NodeStatus;
 use crate::protocol::fault::Fault;
 use crate::time::clock::Clock;
-
-/// Most stale waiters that are stored to be taken out of a queue. The tickets of any others run out.
-const MOST_STALE: usize = 1024;
 
 /// Interval at which a closing pool checks whether a connection still waits for answers.
 const LOOK: Duration = Duration::from_millis(5);
@@ -39,24 +36,7 @@ pub(crate) struct Slot {
     link: Mutex<Result<Arc<Link>, Fault>>,
     status: watch::Sender<Reached>,
     pub(super) deferrals: Arc<Deferrals>,
-    stale_waiters: Mutex<StaleWaiters>,
-    /// Notified when there are stale waiters to report.
-    pub(super) went_stale: Notify,
-}
-
-/// Stale waiters that are to be reported to the master.
-#[derive(Debug, Default)]
-struct StaleWaiters {
-    waiting: Vec<StaleWaiter>,
-    again: bool,
-}
-
-impl StaleWaiters {
-    fn keep(&mut self, stale: StaleWaiter) {
-        if self.waiting.len() < MOST_STALE && !self.waiting.contains(&stale) {
-            self.waiting.push(stale);
-        }
-    }
+    pub(crate) stale_waiters: Arc<StaleWaiters>,
 }
 
 impl Slot {
@@ -68,8 +48,7 @@ impl Slot {
             link: Mutex::new(Err(Fault::NotSent(NodeError::Connecting.to_string().into()))),
             status: watch::Sender::new(Reached::Connecting),
             deferrals: Arc::new(Deferrals::new(Arc::clone(backlog_drained), Arc::clone(&events))),
-            stale_waiters: Mutex::default(),
-            went_stale: Notify::new(),
+            stale_waiters: Arc::default(),
             events,
         }
     }
@@ -146,32 +125,6 @@ impl Slot {
 
     fn is_drained(&self) -> bool {
         self.pending_releases() == 0 && self.link().ok().is_none_or(|link| !link.is_waiting())
-    }
-
-    /// Stores a waiter that has left a queue, for a report to the master: a call of the master came too late,
-    /// or the waiter could not be reported before.
-    pub(crate) fn stale(&self, stale: StaleWaiter) {
-        self.stale_waiters.lock().keep(stale);
-        self.went_stale.notify_one();
-    }
-
-    /// Stores a waiter after a failed report, for another report after a pause.
-    pub(super) fn stale_again(&self, stale: StaleWaiter) {
-        let mut stale_waiters = self.stale_waiters.lock();
-        stale_waiters.keep(stale);
-        stale_waiters.again = true;
-        drop(stale_waiters);
-        self.went_stale.notify_one();
-    }
-
-    /// Whether a report is to be repeated after a pause. Resets the flag.
-    pub(super) fn take_again(&self) -> bool {
-        std::mem::take(&mut self.stale_waiters.lock().again)
-    }
-
-    /// Takes the waiters that are to be reported.
-    pub(super) fn take_stale_waiters(&self) -> Vec<StaleWaiter> {
-        std::mem::take(&mut self.stale_waiters.lock().waiting)
     }
 
     pub(super) fn up(&self, link: Arc<Link>) {

@@ -46,7 +46,9 @@ impl QueueEntry {
         let round = round.when_unconfirmed(move |node| {
             if entry.calls.note_still_queued(node) {
                 for name in all.iter() {
-                    slots[node].stale(StaleWaiter::of(&entry.waiter, name));
+                    slots[node]
+                        .stale_waiters
+                        .add(StaleWaiter::of(&entry.waiter, name));
                 }
             }
         });

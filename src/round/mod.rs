@@ -96,8 +96,8 @@ pub(crate) enum NoScriptFallback {
     LoadOnly,
 }
 
-/// Masters with answers that count. Some masters in quarantine count, too, as far as the quorum tolerates
-/// them (`policy.rs`).
+/// Masters with answers that count. Masters in quarantine all count if they are too few to hurt the policy (`policy.rs`).
+/// Otherwise none of them does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trust {
     /// All masters.
@@ -308,8 +308,8 @@ impl Round {
         poll_fn(|cx| self.poll_next(cx, NoScriptFallback::LoadOnly)).await
     }
 
-    /// Sets the number of masters that have to assent, if it is not a quorum of all.
-    pub(crate) fn needs(mut self, assents: usize) -> Self {
+    /// Sets the number of assents that the trace of the round reports as needed, if it is not a quorum of all.
+    pub(crate) fn trace_quorum(mut self, assents: usize) -> Self {
         self.trace.needs(assents);
         self
     }
@@ -408,7 +408,7 @@ impl Round {
             self.has_answer = true;
             // A request without an answer may still get one.
             if let Some(hook) = self.unconfirmed()
-                && !node::is_done(&answer)
+                && node::needs_retry(&answer)
                 && !answer.as_ref().is_err_and(Fault::is_late)
             {
                 hook(node);

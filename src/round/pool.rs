@@ -164,7 +164,7 @@ impl Pool {
             background: Mutex::new(background),
         });
         pool.keep_deadlines();
-        pool.keep(Arc::clone(&pool.stragglers).gather());
+        pool.spawn(Arc::clone(&pool.stragglers).gather());
         pool
     }
 
@@ -185,14 +185,14 @@ impl Pool {
             tracker: self.tracker.clone(),
         };
         let deadlines = Arc::clone(&self.deadlines);
-        self.keep(async move {
+        self.spawn(async move {
             let _ending = ending;
             deadlines.keep().await;
         });
     }
 
     /// Starts a background task, and ties it to the life of the pool.
-    pub(crate) fn keep(&self, task: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let task = AbortOnDropHandle::new(self.runtime.spawn(task));
         let mut background = self.background.lock();
         // A client may watch leaders again and again.

@@ -40,14 +40,14 @@ impl Late for TimedOutRequest {
             link.took(self.op, later.map_or(self.sent, |(_, sent)| sent));
         }
         if let Some(hook) = &self.unconfirmed
-            && !node::is_done(&answer)
+            && node::needs_retry(&answer)
         {
             hook(node);
         }
         match &self.release {
             // An unknown script is no exception: the waiter that the request was to put into the queues may have
             // withdrawn since.
-            Some((claim, slots)) if !node::is_done(&answer) => {
+            Some((claim, slots)) if node::needs_retry(&answer) => {
                 slots[node].defer(PendingRelease::new(claim.clone()));
             }
             None if has_no_script => drop(link.load(self.request.script)),

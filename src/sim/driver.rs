@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt};
 use redis::Value;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::conditions::Conditions;
@@ -16,6 +16,7 @@ use super::observer::Fate;
 use crate::error::NodeError;
 use crate::node::{Connection, Endpoint, Listener, Peer};
 use crate::protocol::fault::Fault;
+use crate::time::until::sleep_until_if;
 
 impl Endpoint for Master {
     fn label(&self) -> Arc<str> {
@@ -77,7 +78,7 @@ async fn drive(mut driver: ConnectionDriver, resets: u64) {
             biased;
             () = driver.pipe.moved() => {}
             () = changed.changed() => {}
-            () = sleep_until(due.next.unwrap_or(due.now)), if due.next.is_some() => {}
+            () = sleep_until_if(due.next) => {}
         }
     }
 }

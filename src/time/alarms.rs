@@ -17,6 +17,8 @@ use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use crate::time::until::sleep_until_if;
+
 /// Deadlines of all rounds of a pool.
 pub(crate) struct Deadlines {
     /// Runtime on which the deadlines are watched.
@@ -136,7 +138,7 @@ impl Deadlines {
             tokio::select! {
                 biased;
                 () = self.earlier.notified() => {}
-                () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
+                () = sleep_until_if(next) => {}
             }
         }
     }

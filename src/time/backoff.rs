@@ -14,24 +14,36 @@ pub(crate) const LONGEST_DELAY: Duration = Duration::from_millis(250);
 
 /// Delays between two attempts that fail until a configuration is corrected.
 const FIRST_SLOW_DELAY: Duration = Duration::from_millis(100);
-pub(crate) const LONGEST_SLOW_DELAY: Duration = Duration::from_secs(5);
+const LONGEST_SLOW_DELAY: Duration = Duration::from_secs(5);
 
-/// Delays between attempts that go on until one succeeds.
-pub(crate) fn delays(random: &Random) -> ExponentialBackoff {
-    growing(random, FIRST_DELAY, LONGEST_DELAY)
+/// Delays that grow from attempt to attempt, until one succeeds.
+pub(crate) struct Backoff {
+    delays: ExponentialBackoff,
+    longest: Duration,
 }
 
-/// Delays between attempts that cannot succeed soon.
-pub(crate) fn slow_delays(random: &Random) -> ExponentialBackoff {
-    growing(random, FIRST_SLOW_DELAY, LONGEST_SLOW_DELAY)
-}
+impl Backoff {
+    pub(crate) fn new(random: &Random) -> Self {
+        Self::between(FIRST_DELAY, LONGEST_DELAY, random)
+    }
 
-fn growing(random: &Random, first: Duration, longest: Duration) -> ExponentialBackoff {
-    ExponentialBuilder::default()
-        .with_min_delay(first)
-        .with_max_delay(longest)
-        .without_max_times()
-        .with_jitter()
-        .with_jitter_seed(random.seed())
-        .build()
+    /// Delays between attempts that cannot succeed soon.
+    pub(crate) fn slow(random: &Random) -> Self {
+        Self::between(FIRST_SLOW_DELAY, LONGEST_SLOW_DELAY, random)
+    }
+
+    fn between(first: Duration, longest: Duration, random: &Random) -> Self {
+        let delays = ExponentialBuilder::default()
+            .with_min_delay(first)
+            .with_max_delay(longest)
+            .without_max_times()
+            .with_jitter()
+            .with_jitter_seed(random.seed())
+            .build();
+        Self { delays, longest }
+    }
+
+    pub(crate) fn next(&mut self) -> Duration {
+        self.delays.next().unwrap_or(self.longest)
+    }
 }

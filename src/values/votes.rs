@@ -26,7 +26,7 @@ pub enum Vote {
         /// Last force of the name, if the master remembers it.
         force: Option<Arc<LastForce>>,
     },
-    /// The server answered with an error and did nothing.
+    /// The call did not take effect as asked: the server answered with an error, or its clock is wrong.
     Failed {
         /// Error of the server, in its own words.
         error: Arc<str>,

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::support::{connect, ms, queues, slow_down};
 
 /// Time after which a waiter that nobody calls asks by itself.
-const BEAT: Duration = Duration::from_secs(5);
+const REASK: Duration = Duration::from_secs(5);
 /// Time for which a place in a queue lasts, and its keys.
 const TICKET: Duration = Duration::from_secs(15);
 /// Longest lease, with the possible drift of clocks meanwhile.
@@ -93,50 +93,50 @@ async fn scripts_that_are_flushed() {
 #[tokio::test(start_paused = true)]
 async fn all_keys_that_are_flushed() {
     // Nobody has a place any more that could be called.
-    takes_at_most(BEAT + SOME, Master::flush_all, nothing).await;
+    takes_at_most(REASK + SOME, Master::flush_all, nothing).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn queues_that_are_evicted() {
     let evict = |master: &Master| assert!(master.evict("multilock_queue:{a}"));
-    takes_at_most(BEAT + SOME, evict, nothing).await;
+    takes_at_most(REASK + SOME, evict, nothing).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn deadlines_that_are_evicted() {
     let evict = |master: &Master| assert!(master.evict("multilock_deadlines:{a}"));
-    takes_at_most(BEAT + SOME, evict, nothing).await;
+    takes_at_most(REASK + SOME, evict, nothing).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn memory_that_runs_out() {
     let fills = |master: &Master| master.out_of_memory(true);
-    takes_at_most(BEAT + SOME, fills, |master| master.out_of_memory(false)).await;
+    takes_at_most(REASK + SOME, fills, |master| master.out_of_memory(false)).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_disk_that_is_full() {
     let full = |master: &Master| master.answer_with(Some("MISCONF Errors writing to the AOF file"));
-    takes_at_most(BEAT + SOME, full, |master| master.answer_with(None)).await;
+    takes_at_most(REASK + SOME, full, |master| master.answer_with(None)).await;
 }
 
 /// As for a user without permission to subscribe, and on servers that cannot send messages.
 #[tokio::test(start_paused = true)]
 async fn calls_that_are_never_heard() {
-    takes_at_most(2 * BEAT + SOME, |master| master.lose_notices(true), nothing).await;
+    takes_at_most(2 * REASK + SOME, |master| master.lose_notices(true), nothing).await;
 }
 
 /// The masters have no vote for as long as a lease may last that the step has ended early.
 #[tokio::test(start_paused = true)]
 async fn clocks_that_are_set_forward() {
     let set = |master: &Master| master.set_clock_forward(Duration::from_secs(3600));
-    takes_at_most(LONGEST_LEASE + BEAT + SOME, set, nothing).await;
+    takes_at_most(LONGEST_LEASE + REASK + SOME, set, nothing).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn clocks_that_are_set_back() {
     let set = |master: &Master| master.set_clock_back(Duration::from_secs(3600));
-    takes_at_most(BEAT + SOME, set, nothing).await;
+    takes_at_most(REASK + SOME, set, nothing).await;
 }
 
 /// Somebody has made a key of another type where a queue belongs, or its deadlines: nobody waits there, and no script stops
@@ -151,7 +151,7 @@ async fn queues_of_another_type() {
         }
         for _ in 0..2 {
             let lock = first.red_lock(["a", "b"]).lease(ms(1000));
-            let held = timeout(BEAT + SOME, lock.lock())
+            let held = timeout(REASK + SOME, lock.lock())
                 .await
                 .expect("in time")
                 .expect("free");
@@ -159,7 +159,7 @@ async fn queues_of_another_type() {
             let waits = tokio::spawn(async move { lock.lock().await });
             sleep(ms(100)).await;
             held.unlock().await.expect("held");
-            let guard = timeout(BEAT + SOME, waits)
+            let guard = timeout(REASK + SOME, waits)
                 .await
                 .expect("in time")
                 .expect("no panic");
@@ -194,7 +194,7 @@ async fn very_many_that_have_died() {
         holder.red_lock("a").try_lock().await.is_err(),
         "one waits behind them"
     );
-    let guard = timeout(BEAT + SOME, waits)
+    let guard = timeout(REASK + SOME, waits)
         .await
         .expect("in time")
         .expect("no panic");

@@ -257,7 +257,7 @@ fn a_thrifty_grant_is_widened_until_all_have_it() {
     let look = |ms: u64| Upkeep::Look(Duration::from_millis(ms));
     let (young, old) = (Duration::from_millis(4), Duration::from_millis(10));
     assert_eq!(state.upkeep(at(0), young), look(6));
-    assert_eq!(state.upkeep(at(0), old), Upkeep::Widening { lease: LEASE });
+    assert_eq!(state.upkeep(at(0), old), Upkeep::Widening);
     assert_eq!(state.widen().len(), 2);
     state.votes.set(1, Vote::Granted);
     state.votes.set(2, Vote::Refused { remaining: None });

@@ -1,0 +1,55 @@
+//! Waiters that have ended, and that a master may still have in a queue: they are withdrawn there (`withdrawals.rs`).
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::waiters::StaleWaiter;
+
+/// Most stale waiters that are stored. The tickets of any others run out.
+const MOST: usize = 1024;
+
+/// Stale waiters of one master that are to be withdrawn.
+#[derive(Debug, Default)]
+pub(crate) struct StaleWaiters {
+    stored: Mutex<Stored>,
+    /// Notified when there are waiters to withdraw.
+    pub(super) news: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Stored {
+    waiters: Vec<StaleWaiter>,
+    has_failed: bool,
+}
+
+impl StaleWaiters {
+    /// Stores a waiter: a call of the master came too late, or the master could not be reached before.
+    pub(crate) fn add(&self, stale: StaleWaiter) {
+        self.store(stale, false);
+    }
+
+    /// Stores a waiter that could not be withdrawn, for another try after a pause.
+    pub(super) fn add_again(&self, stale: StaleWaiter) {
+        self.store(stale, true);
+    }
+
+    fn store(&self, stale: StaleWaiter, has_failed: bool) {
+        let mut stored = self.stored.lock();
+        if stored.waiters.len() < MOST && !stored.waiters.contains(&stale) {
+            stored.waiters.push(stale);
+        }
+        stored.has_failed |= has_failed;
+        drop(stored);
+        self.news.notify_one();
+    }
+
+    /// Whether a withdrawal has failed since the last call.
+    pub(super) fn take_failure(&self) -> bool {
+        std::mem::take(&mut self.stored.lock().has_failed)
+    }
+
+    /// Takes the waiters that are to be withdrawn.
+    pub(super) fn take(&self) -> Vec<StaleWaiter> {
+        std::mem::take(&mut self.stored.lock().waiters)
+    }
+}
