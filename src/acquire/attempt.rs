@@ -133,8 +133,8 @@ impl<'a> Acquisition<'a> {
         let round = round.hold_back(may_ask.without(first.nodes), first.hedge);
         if let Some(waiting) = &waiting {
             // Masters that are held back count, too: they may be asked later.
-            waiting.calls.note_queued(round.sent_to.with(round.held_back()));
-            waiting.calls.asks_until(round.ends_by());
+            waiting.state.note_queued(round.sent_to.with(round.held_back()));
+            waiting.state.asks_until(round.ends_by());
         }
         Self {
             request,
@@ -270,7 +270,7 @@ impl<'a> Acquisition<'a> {
     /// asked them again.
     fn note_queued(&self) {
         if let Some(waiting) = &self.waiting {
-            waiting.calls.note_queued(self.round.sent_to);
+            waiting.state.note_queued(self.round.sent_to);
         }
     }
 

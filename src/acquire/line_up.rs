@@ -32,7 +32,7 @@ pub(super) async fn line_up(
     let request = waiting.request;
     loop {
         // Nothing depends on the task until it is served.
-        waiting.entry.calls.present();
+        waiting.entry.state.present();
         let delivery = match waiting.join_line() {
             Joined::Turn(turn) => {
                 waiting.mailbox.put(Delivery::Turn(turn));
@@ -45,7 +45,7 @@ pub(super) async fn line_up(
                 // The grant of the line may have become idle just before.
                 request.client.idle.offer(&request.names);
                 let delivery = request.unless_closed(turn(waiting, place, patience)).await?;
-                waiting.entry.calls.present();
+                waiting.entry.state.present();
                 if delivery.is_continue() {
                     request.client.pool.events.woken(WokenBy::HandOn);
                 }

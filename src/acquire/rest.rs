@@ -12,7 +12,7 @@ use crate::acquire::step::{AFTER_LEASE, NextStep, Refused, is_quorum_open};
 use crate::acquire::waiting::Waiting;
 use crate::error::LockError;
 use crate::events::{EventObserver, WokenBy};
-use crate::node::waiters::{CallCounts, Calls};
+use crate::node::waiter_state::{CallCounts, WaiterState};
 use crate::protocol::tally::LossReason;
 use crate::protocol::waiter::FIRST_MASTER;
 use crate::time::until::until;
@@ -61,17 +61,17 @@ impl Waiting<'_> {
             may_keep_shut: self.may_keep_shut(),
             waited: self.since.elapsed(),
         };
-        let calls = &self.entry.calls;
+        let state = &self.entry.state;
         let (at_most, behind_foreign_field) = match refused.next_step(&mut self.pauses) {
             NextStep::Listen => {
-                calls.rests_until(Instant::now() + request.client.pool.config.node_timeout);
+                state.rests_until(Instant::now() + request.client.pool.config.node_timeout);
                 self.foreign_releases
                     .listen(&request.client.pool, &request.names, request.kind)
                     .await;
                 return WokenBy::Gap;
             }
             NextStep::Sleep(pause) => {
-                calls.rests_until(Instant::now() + pause);
+                state.rests_until(Instant::now() + pause);
                 sleep(pause).await;
                 return WokenBy::Timer;
             }
@@ -98,9 +98,9 @@ impl Waiting<'_> {
         let latest = Instant::now() + at_most;
         tokio::select! {
             biased;
-            by = called(calls, &self.calls_before, latest, votes, needed, would_give) => by,
+            by = called(state, &self.calls_before, latest, votes, needed, would_give) => by,
             () = self.foreign_releases.released(rolled_back, counts), if behind_foreign_field => WokenBy::Notice,
-            () = appointed(calls) => WokenBy::Notice,
+            () = appointed(state) => WokenBy::Notice,
             () = sleep_until(latest) => WokenBy::Timer,
         }
     }
@@ -109,35 +109,35 @@ impl Waiting<'_> {
 /// Resolves once calls since the last attempt make a quorum possible, or when calls may have been missed. The waiter rests until
 /// `latest` at most.
 async fn called(
-    calls: &Arc<Calls>,
+    state: &Arc<WaiterState>,
     since: &CallCounts,
     latest: Instant,
     votes: &[Vote],
     needed: usize,
     would_give: impl Fn(&Vote) -> bool,
 ) -> WokenBy {
-    let is_open = |node: usize| calls.called_since(node, since) || would_give(&votes[node]);
-    let woken_by = until(&calls.notify, || {
-        calls.rests_until(latest);
+    let is_open = |node: usize| state.called_since(node, since) || would_give(&votes[node]);
+    let woken_by = until(&state.notify, || {
+        state.rests_until(latest);
         if is_quorum_open(votes, needed, is_open) {
             return Some(WokenBy::Notice);
         }
-        calls.interrupted_since(since).then_some(WokenBy::Gap)
+        state.interrupted_since(since).then_some(WokenBy::Gap)
     })
     .await;
-    if woken_by == WokenBy::Notice && calls.seats_differ(needed) {
-        let _ = timeout(DISAGREE, calls.seats_agree(needed)).await;
+    if woken_by == WokenBy::Notice && state.seats_differ(needed) {
+        let _ = timeout(DISAGREE, state.seats_agree(needed)).await;
     }
     woken_by
 }
 
 /// Resolves at the time that masters have given: the end of a short lease, or of the turn of clients of other
 /// libraries.
-async fn appointed(calls: &Calls) {
+async fn appointed(state: &WaiterState) {
     loop {
-        let mut notified = pin!(calls.notify.notified());
+        let mut notified = pin!(state.notify.notified());
         notified.as_mut().enable();
-        let Some(at) = calls.alarm() else {
+        let Some(at) = state.alarm() else {
             notified.await;
             continue;
         };

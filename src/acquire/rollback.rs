@@ -95,7 +95,7 @@ impl DelayedRollback {
         // If a master had forgotten the script, the waiter did not get into the queues there, and is not called.
         let unless_queued = move |answer: &Result<Value, Fault>| {
             if Fault::is_no_script(answer) {
-                waiting.calls.interrupt();
+                waiting.state.interrupt();
             }
         };
         pool.in_background(async move {
@@ -150,7 +150,7 @@ impl Drop for Rollback {
             // the next waiter.
             let waiting = self.waiting.take();
             let waiting =
-                waiting.filter(|QueueEntry { calls, .. }| calls.may_be_queued() && !calls.is_over());
+                waiting.filter(|QueueEntry { state, .. }| state.may_be_queued() && !state.is_over());
             Release::roll_back(&self.pool, self.claim.clone(), waiting, touched);
         }
     }

@@ -57,7 +57,7 @@ pub(super) async fn attempt_one(
 
 /// Seat to ask for first.
 fn first(request: &AcquireRequest, permits: u8, precedence: Precedence<&QueueEntry>) -> u8 {
-    let named = precedence.waiter().and_then(|entry| entry.calls.take_seat());
+    let named = precedence.waiter().and_then(|entry| entry.state.take_seat());
     let last = || {
         let name = request.names.iter().next()?;
         request.client.seats.take(name, permits)

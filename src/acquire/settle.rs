@@ -52,7 +52,7 @@ impl Acquisition<'_> {
         request.begin_hold(&hold, false);
         let votes = self.rollback.settle();
         if let Some(waiting) = &self.waiting {
-            let places = waiting.calls.take_places();
+            let places = waiting.state.take_places();
             // A grant has taken the waiter out of the queues there. The late answers of the other masters are
             // handled below.
             let is_out = |vote: &Vote| matches!(vote, Vote::Granted | Vote::Pending | Vote::NotAsked);

@@ -55,7 +55,7 @@ impl FirstAsked {
         if at_first_master && may_ask == pool.all() {
             return Self::first_master(pool);
         }
-        let is_new = waiting.is_none_or(|waiting| !waiting.calls.may_be_queued());
+        let is_new = waiting.is_none_or(|waiting| !waiting.state.may_be_queued());
         let quorum = is_new.then(|| Self::quorum(request, may_ask)).flatten();
         quorum.unwrap_or_else(|| Self::of(may_ask, request.needed, Duration::ZERO))
     }

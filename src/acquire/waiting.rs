@@ -19,7 +19,7 @@ use crate::hold::client::NEAR_US;
 use crate::hold::grant::Hold;
 use crate::interop::foreign_releases::ForeignReleases;
 use crate::lock::hold_guard::HoldGuard;
-use crate::node::waiters::CallCounts;
+use crate::node::waiter_state::CallCounts;
 use crate::protocol::node_set::NodeSet;
 use crate::protocol::tally::LossReason;
 use crate::protocol::waiter::{FIRST_MASTER, LAST, Precedence, Waiter, WaiterKind};
@@ -68,9 +68,9 @@ impl<'a> Waiting<'a> {
     pub(super) fn begin(request: &'a AcquireRequest) -> Self {
         let pool = &request.client.pool;
         request.trace.label.waits();
-        let calls = pool.topics.waiters.join(pool.slots.len());
+        let state = pool.topics.waiters.join(pool.slots.len());
         let waiter = Waiter {
-            number: calls.number,
+            number: state.number,
             ticket: 0,
             comes_within: Waiter::comes_within(pool.config.node_timeout),
             only: None,
@@ -79,7 +79,7 @@ impl<'a> Waiting<'a> {
         };
         let mut waiting = Self {
             request,
-            entry: QueueEntry { waiter, calls },
+            entry: QueueEntry { waiter, state },
             calls_before: CallCounts::default(),
             was_queued: false,
             was_inside: false,
@@ -181,9 +181,9 @@ impl<'a> Waiting<'a> {
         self.draw_ticket();
         self.choose_first_asked();
         self.foreign_releases.before_asking();
-        self.calls_before = self.entry.calls.snapshot();
+        self.calls_before = self.entry.state.snapshot();
         let answers_by = Instant::now() + self.request.client.pool.config.node_timeout;
-        self.entry.calls.asks_until(answers_by);
+        self.entry.state.asks_until(answers_by);
         self.was_queued = self.queued_entry().is_some();
         self.was_inside = self.request.is_inside();
     }
@@ -195,10 +195,10 @@ impl<'a> Waiting<'a> {
         if before || !self.entry.waiter.at_first_master {
             return;
         }
-        let (calls, pool) = (&self.entry.calls, &self.request.client.pool);
-        let places = calls.take_places();
+        let (state, pool) = (&self.entry.state, &self.request.client.pool);
+        let places = state.take_places();
         let others = places.without(NodeSet::one(FIRST_MASTER));
-        calls.note_queued(places.without(others));
+        state.note_queued(places.without(others));
         self.entry.withdraw(pool, &self.request.names, others);
     }
 
@@ -217,7 +217,7 @@ impl<'a> Waiting<'a> {
     pub(super) async fn yield_to_foreign(&mut self) -> Result<(), LockError> {
         let request = self.request;
         if let Some(until) = request.client.pool.topics.yielding.until(&request.names) {
-            self.entry.calls.rests_until(until);
+            self.entry.state.rests_until(until);
             request.unless_closed(sleep_until(until)).await?;
             // The clocks are outdated after the sleep.
             self.clocks = None;
@@ -326,7 +326,7 @@ impl<'a> Waiting<'a> {
     /// After a call for the name, it is in all queues again.
     fn choose_queues(&mut self, refusal: &Refusal) {
         let (now, blocking) = (Instant::now(), self.request.blocking());
-        let called = self.entry.calls.take_names();
+        let called = self.entry.state.take_names();
         for (index, name) in self.request.names.iter().enumerate() {
             let refused = refusal.blockers.by_name.get(index).copied().unwrap_or(0);
             let is_shut = usize::from(refused) >= blocking && !called.iter().any(|other| **other == *name);
@@ -339,7 +339,7 @@ impl<'a> Waiting<'a> {
             .filter(|(since, _)| now - *since >= comes_within)
             .map(|(_, index)| index);
         let before = std::mem::replace(&mut self.entry.waiter.only, only);
-        let (Some(only), true) = (only, only != before && self.entry.calls.may_be_queued()) else {
+        let (Some(only), true) = (only, only != before && self.entry.state.may_be_queued()) else {
             return;
         };
         // The waiter withdraws at once: it would block the other names until its next question.
@@ -375,7 +375,7 @@ impl<'a> Waiting<'a> {
 
     /// Withdraws from the queues.
     pub(super) fn withdraw(&mut self) {
-        if self.entry.calls.may_be_queued() {
+        if self.entry.state.may_be_queued() {
             // The rollback would put the waiter back into the queues, so it is finished first.
             self.finish_rollback();
             self.entry
@@ -391,23 +391,23 @@ fn watch_absence_of(
     place: &QueueEntry,
     wakes_by: Option<Instant>,
 ) {
-    if place.calls.watches_absence() {
+    if place.state.watches_absence() {
         return;
     }
     let (client, names) = (Arc::clone(&request.client), request.names.clone());
     let (mailbox, waiter) = (Arc::clone(mailbox), place.waiter);
     place
-        .calls
-        .on_absence(waiter.comes_within, wakes_by, move |calls| {
+        .state
+        .on_absence(waiter.comes_within, wakes_by, move |state| {
             client.pool.log_throttle.not_polled(&names);
             line::give_up(&client, mailbox.take());
             let entry = QueueEntry {
                 waiter,
-                calls: Arc::clone(calls),
+                state: Arc::clone(state),
             };
             entry.withdraw_all(&client.pool, &names);
             // No master calls the waiter any more.
-            calls.interrupt();
+            state.interrupt();
         });
 }
 
@@ -417,8 +417,8 @@ impl Drop for Waiting<'_> {
         line::give_up(&self.request.client, self.mailbox.take());
         let pool = &self.request.client.pool;
         self.request.trace.label.waited();
-        pool.topics.waiters.remove(self.entry.calls.number);
-        let places = self.entry.calls.end();
+        pool.topics.waiters.remove(self.entry.state.number);
+        let places = self.entry.state.end();
         self.finish_rollback();
         self.entry.withdraw(pool, &self.request.names, places);
     }

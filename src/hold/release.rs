@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::events::VoteKind;
 use crate::hold::grant::Grant;
-use crate::node::waiters::Calls;
+use crate::node::waiter_state::WaiterState;
 use crate::node::{self, PendingRelease};
 use crate::protocol::calls;
 use crate::protocol::claim::Claim;
@@ -43,7 +43,7 @@ struct ReleaseRecord {
     /// a release there would admit others too early.
     frees_nothing: bool,
     /// Waiter of the attempt that is rolled back.
-    waiting: Option<Arc<Calls>>,
+    waiting: Option<Arc<WaiterState>>,
     sent: Instant,
 }
 
@@ -77,8 +77,8 @@ impl Release {
         }
         let here = waiting.map(Next::resting);
         let round = Self::send(pool, &claim, here.as_ref(), to);
-        let calls = here.map(|here| Arc::clone(&here.entry.calls));
-        drop(Self::of(pool, round, claim, false, calls));
+        let state = here.map(|here| Arc::clone(&here.entry.state));
+        drop(Self::of(pool, round, claim, false, state));
     }
 
     /// Makes the names stay locked for the time `rest` by the clock here, in place of a release.
@@ -112,7 +112,7 @@ impl Release {
         round: Round,
         claim: Claim,
         frees_nothing: bool,
-        waiting: Option<Arc<Calls>>,
+        waiting: Option<Arc<WaiterState>>,
     ) -> Self {
         let sent = round.sent;
         Self {

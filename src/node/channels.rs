@@ -10,7 +10,8 @@ use tokio::sync::Notify;
 
 use super::ChannelForm;
 use super::recalls::Recalls;
-use super::waiters::{StaleWaiter, Waiters};
+use super::stale_waiters::StaleWaiter;
+use super::waiters::Waiters;
 use crate::interop::yielding::Yielding;
 use crate::protocol::field::FieldMessage;
 use crate::protocol::waiter::WaiterCall;

@@ -17,9 +17,10 @@ mod pace;
 pub(crate) mod recalls;
 mod redis;
 mod slot;
-mod stale_waiters;
+pub(crate) mod stale_waiters;
 pub(crate) mod sync;
 pub(crate) mod trust;
+pub(crate) mod waiter_state;
 pub(crate) mod waiters;
 mod withdrawals;
 

@@ -3,10 +3,29 @@
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::waiters::StaleWaiter;
+use crate::protocol::waiter::{Waiter, WaiterKind};
 
 /// Most stale waiters that are stored. The tickets of any others run out.
 const MOST: usize = 1024;
+
+/// A waiter that has ended, and that a master may still keep in the queue of a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StaleWaiter {
+    pub(crate) number: u64,
+    pub(crate) kind: WaiterKind,
+    pub(crate) name: Box<str>,
+}
+
+impl StaleWaiter {
+    /// Describes a waiter that has ended, and that may be in the queue of a name.
+    pub(crate) fn of(waiter: &Waiter, name: &str) -> Self {
+        Self {
+            number: waiter.number,
+            kind: waiter.kind,
+            name: name.into(),
+        }
+    }
+}
 
 /// Stale waiters of one master that are to be withdrawn.
 #[derive(Debug, Default)]

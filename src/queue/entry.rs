@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::node::waiters::StaleWaiter;
+use crate::node::stale_waiters::StaleWaiter;
 use crate::protocol::calls;
 use crate::protocol::node_set::NodeSet;
 use crate::queue::QueueEntry;
@@ -16,7 +16,7 @@ impl QueueEntry {
     pub(crate) fn followed(&self, round: Round, pool: &Arc<Pool>, names: &Names) -> Round {
         let (entry, pool, names) = (self.clone(), Arc::clone(pool), names.clone());
         round.when_sent_again(move |node| {
-            if entry.calls.note_still_queued(node) {
+            if entry.state.note_still_queued(node) {
                 entry.withdraw(&pool, &names, NodeSet::one(node));
             }
         })
@@ -24,7 +24,7 @@ impl QueueEntry {
 
     /// Withdraws the waiter from all queues in which it may be, in the background.
     pub(crate) fn withdraw_all(&self, pool: &Arc<Pool>, names: &Names) {
-        self.withdraw(pool, names, self.calls.take_places());
+        self.withdraw(pool, names, self.state.take_places());
     }
 
     /// Withdraws the waiter from the queues on some masters, in the background. If a master could not be reached, its
@@ -35,7 +35,7 @@ impl QueueEntry {
         }
         let request = calls::withdraw(names, pool.id, &self.waiter.text());
         let (entry, slots, all) = (self.clone(), pool.slots.clone(), names.clone());
-        let waiting = Arc::clone(&self.calls);
+        let waiting = Arc::clone(&self.state);
         let round = Round::begin(pool, &request, Trust::All, from);
         let round = round.when_sent_again(move |_| {
             // A question may have put the waiter back into the queue in between. So the waiter asks again after this.
@@ -44,7 +44,7 @@ impl QueueEntry {
             }
         });
         let round = round.when_unconfirmed(move |node| {
-            if entry.calls.note_still_queued(node) {
+            if entry.state.note_still_queued(node) {
                 for name in all.iter() {
                     slots[node]
                         .stale_waiters
@@ -77,8 +77,8 @@ impl Next {
     /// Notes that the release was sent to `places`. A waiter that gave up just before may have
     /// withdrawn before the release put it into the queues, so it withdraws once more.
     pub(crate) fn sent(&self, pool: &Arc<Pool>, names: &Names, places: NodeSet) {
-        self.entry.calls.note_queued(places);
-        if self.entry.calls.is_over() {
+        self.entry.state.note_queued(places);
+        if self.entry.state.is_over() {
             self.entry.withdraw_all(pool, names);
         }
     }

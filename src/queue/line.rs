@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::ahead::{Ahead, Holding, InFront};
 use crate::error::LockError;
 use crate::node::sync::Mutex;
-use crate::node::waiters::Calls;
+use crate::node::waiter_state::WaiterState;
 use crate::protocol::caption::Caption;
 use crate::protocol::kind::HoldKind;
 use crate::protocol::waiter::{LAST, Waiter};
@@ -106,7 +106,7 @@ pub(crate) struct Mailbox<T>(Mutex<Option<Delivery<T>>>);
 #[derive(Clone)]
 pub(crate) struct QueueEntry {
     pub(crate) waiter: Waiter,
-    pub(crate) calls: Arc<Calls>,
+    pub(crate) state: Arc<WaiterState>,
 }
 
 /// A task that asks the masters for the first time. Its turn is in its mailbox.
@@ -212,7 +212,7 @@ impl<T> Lines<T> {
         // A waiter without a ticket comes behind all that wait now, and before calls that do not wait for a holder.
         let mut waiters = behind.range(..(LAST, 0));
         let last = || waiters.next_back().map_or(0, |((ticket, _), _)| *ticket);
-        let order = (next_in_line.ticket.unwrap_or_else(last), entry.calls.number);
+        let order = (next_in_line.ticket.unwrap_or_else(last), entry.state.number);
         let new = Queued {
             entry,
             next_in_line,
@@ -320,7 +320,7 @@ impl<T> Queued<T> {
     /// Delivers a turn or a hold to the waiter, which has to take it in time. Returns it if no task listens.
     fn deliver(self, delivery: Delivery<T>) -> Option<Delivery<T>> {
         self.mailbox.put(delivery);
-        self.entry.calls.woken();
+        self.entry.state.woken();
         self.notice.send(()).err().and_then(|()| self.mailbox.take())
     }
 }

@@ -20,16 +20,16 @@ fn options(name: &str) -> LineOptions {
 }
 
 fn new(waiters: &Waiters, ticket: u64) -> QueueEntry {
-    let calls = waiters.join(3);
+    let state = waiters.join(3);
     let waiter = Waiter {
-        number: calls.number,
+        number: state.number,
         ticket,
         comes_within: Duration::from_secs(1),
         only: None,
         kind: WaiterKind::Alone,
         at_first_master: false,
     };
-    QueueEntry { waiter, calls }
+    QueueEntry { waiter, state }
 }
 
 /// Result of joining a line, in which numbers are handed on.

@@ -30,13 +30,13 @@ pub(crate) mod recalls {
     }
 }
 
-/// Calls for a waiter; a line needs its number alone.
-pub(crate) mod waiters {
-    pub(crate) struct Calls {
+/// State of a waiter; a line needs its number alone.
+pub(crate) mod waiter_state {
+    pub(crate) struct WaiterState {
         pub(crate) number: u64,
     }
 
-    impl Calls {
+    impl WaiterState {
         /// Time is no part of a model.
         #[allow(clippy::unused_self, reason = "as the crate's own")]
         pub(crate) fn woken(&self) {}

@@ -15,7 +15,7 @@ use super::state::{Exited, FirstHold, IdleHoldOptions};
 use crate::error::LossCause;
 use crate::explore;
 use crate::node::recalls::KnownField;
-use crate::node::waiters::Calls;
+use crate::node::waiter_state::WaiterState;
 use crate::protocol::field::Field;
 use crate::protocol::kind::HoldKind;
 use crate::protocol::node_set::NodeSet;
@@ -109,7 +109,7 @@ impl Process {
     fn join(&self, number: u64) -> Result<Turn<Hold>, Waits> {
         let entry = QueueEntry {
             waiter: Waiter { ticket: number },
-            calls: Arc::new(Calls { number }),
+            state: Arc::new(WaiterState { number }),
         };
         let next_in_line = NextInLine {
             ticket: Some(number),
