@@ -100,7 +100,10 @@ impl Server {
         };
         let pipe = Arc::clone(&calls.pipe);
         let mut peer = calls.with(self.introduce(&pipe, calls.resp3)).await?;
-        let ids = [calls.client_id, notices.as_ref().and_then(|line| line.client_id)];
+        let ids = [
+            calls.client_id,
+            notices.as_ref().and_then(|socket| socket.client_id),
+        ];
         peer.client_ids = ids.into_iter().flatten().collect();
         let old = predecessor.filter(|old| old.identity.is_same_run(&peer.identity));
         let ended = calls
@@ -109,25 +112,25 @@ impl Server {
         peer.capabilities.kill_fence = ended && !peer.client_ids.is_empty() && peer.identity.is_known();
         let prepared = match &mut notices {
             None => calls.with(join(prepare(&pipe), listen(&pipe, channel))).await,
-            Some(line) => {
-                let notices = Arc::clone(&line.pipe);
+            Some(socket) => {
+                let notices = Arc::clone(&socket.pipe);
                 (
                     calls.with(prepare(&pipe)).await,
-                    line.with(listen(&notices, channel)).await,
+                    socket.with(listen(&notices, channel)).await,
                 )
             }
         };
         prepared.0?;
         peer.calls_denied = prepared.1?;
         let wire = ServerWire {
-            notices: notices.as_ref().map(|line| Arc::clone(&line.pipe)),
+            notices: notices.as_ref().map(|socket| Arc::clone(&socket.pipe)),
             _refresh: credentials.and_then(|given| self.keep_logged_in(&pipe, given)),
             calls: pipe,
         };
         // Each of the two connections is useless without the other.
         let driver = match notices {
             None => tokio::spawn(calls.driver),
-            Some(line) => tokio::spawn(select(calls.driver, line.driver).map(drop)),
+            Some(socket) => tokio::spawn(select(calls.driver, socket.driver).map(drop)),
         };
         Ok(Connection {
             wire: Box::new(wire),
@@ -176,7 +179,7 @@ impl Server {
         may_need_tls: bool,
     ) -> Result<LoggedInSocket, NodeError> {
         let (pipe, driver) = Pipe::open(stream, Arc::clone(listener));
-        let mut line = LoggedInSocket {
+        let mut socket = LoggedInSocket {
             pipe: Arc::clone(&pipe),
             driver,
             resp3: false,
@@ -195,9 +198,9 @@ impl Server {
                 client_id(&pipe).await,
             ))
         };
-        let logged_in: Result<_, NodeError> = line.with(logging_in).await;
-        (line.resp3, line.client_id) = logged_in?;
-        Ok(line)
+        let logged_in: Result<_, NodeError> = socket.with(logging_in).await;
+        (socket.resp3, socket.client_id) = logged_in?;
+        Ok(socket)
     }
 
     /// Opens a connection for messages alone.
@@ -207,9 +210,9 @@ impl Server {
         credentials: Option<&Credentials>,
     ) -> Result<LoggedInSocket, NodeError> {
         let stream = self.open().await?;
-        let mut line = self.log_in(stream, listener, credentials, false).await?;
-        line.driver.takes_notices_in_arrays();
-        Ok(line)
+        let mut socket = self.log_in(stream, listener, credentials, false).await?;
+        socket.driver.takes_notices_in_arrays();
+        Ok(socket)
     }
 
     pub(super) async fn introduce(&self, pipe: &Pipe, resp3: bool) -> Result<Peer, NodeError> {

@@ -36,12 +36,12 @@ impl Server {
         let credentials = self.ask_for_credentials(begun).await?;
         let listener: Listener = Arc::new(|_, _, _| {});
         let logging_in = self.log_in(stream, &listener, credentials.as_ref(), true);
-        let line = logging_in.await?;
+        let socket = logging_in.await?;
         Ok(Session {
-            pipe: line.pipe,
-            _driver: AbortOnDropHandle::new(tokio::spawn(line.driver)),
-            resp3: line.resp3,
-            client_id: line.client_id,
+            pipe: socket.pipe,
+            _driver: AbortOnDropHandle::new(tokio::spawn(socket.driver)),
+            resp3: socket.resp3,
+            client_id: socket.client_id,
         })
     }
 }

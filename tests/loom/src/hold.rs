@@ -8,10 +8,10 @@ pub(crate) mod expiry;
 pub(crate) mod grant;
 #[path = "../../../src/hold/guard_counts.rs"]
 mod guard_counts;
-#[path = "../../../src/hold/guarded.rs"]
-mod guarded;
 #[path = "../../../src/hold/handoff.rs"]
 mod handoff;
+#[path = "../../../src/hold/operations.rs"]
+mod operations;
 #[path = "../../../src/hold/state.rs"]
 mod state;
 #[path = "../../../src/hold/vote_record.rs"]
