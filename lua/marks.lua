@@ -5,17 +5,29 @@
 --
 -- A mark is stored for what is left of its time by this master's clock, so a call that comes late, or twice, does not
 -- lengthen it. Two marks become one: the job was done at the later of both times, and is not begun again until the later
--- of both ends. So their order does not matter. Returns 1, or 0 if the time is over by this master's clock, so that
--- nothing was stored.
+-- of both ends. So their order does not matter.
+--
+-- A job that is forgotten has a note in the mark's place for a while (mark.lua). It keeps out the marks from before: a
+-- client may have read one, or may not have stored it on every master yet.
+
+-- Text of a mark or a note; empty if there is none.
+local function stored(key)
+  -- pcall: a key of another type is no mark, and is overwritten.
+  local text = redis.pcall('get', key)
+  return type(text) == 'string' and text or ''
+end
+
+-- Returns 1, or 0 if nothing was stored: the time is over by this master's clock, or the job was forgotten since.
 
 local function store_mark(key, done_at, again_after, label)
   local at, keep = tonumber(done_at), tonumber(again_after)
   local time = redis.call('time')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
   if at + keep <= now then return 0 end
-  -- pcall: a key of another type is no mark, and is overwritten.
-  local mark = redis.pcall('get', key)
-  local its_at, its_keep, its_label = string.match(type(mark) == 'string' and mark or '', '^(%d+) (%d+) (.*)$')
+  local mark = stored(key)
+  local forgotten_at = tonumber((string.match(mark, '^forgotten (%d+)$')))
+  if forgotten_at and at < forgotten_at then return 0 end
+  local its_at, its_keep, its_label = string.match(mark, '^(%d+) (%d+) (.*)$')
   if its_at then
     its_at, its_keep = tonumber(its_at), tonumber(its_keep)
     local ends = math.max(at + keep, its_at + its_keep)

@@ -135,9 +135,11 @@ pub(crate) async fn confirm(pool: &Arc<Pool>, names: &Names, mark: &JobMark, nee
     confirmed.len() >= needed
 }
 
-/// Forgets the mark on all masters. Returns the answer of each.
+/// Forgets the marks from before on all masters. Returns the answer of each.
 pub(crate) async fn forget(pool: &Arc<Pool>, names: &Names) -> Vec<Vote> {
-    let mut round = send(pool, &calls::forget(names), NodeSet::default());
+    // By the clocks that marks are made from. A mark of less than a node timeout ago is later: it is deleted, and not kept out.
+    let at_ms = Clocks::of(pool).median_us.unwrap_or(0) / 1000;
+    let mut round = send(pool, &calls::forget(names, at_ms), NodeSet::default());
     let mut votes = vec![Vote::Pending; pool.slots.len()];
     while let Some((node, answer)) = round.next().await {
         votes[node] = vote_of(&mut round, node, answer);
@@ -257,7 +259,7 @@ fn vote(answer: Result<redis::Value, Fault>) -> Vote {
             error: "the mark is stored, and somebody else had the name before it".into(),
         },
         Ok(_) => Vote::Failed {
-            error: "its clock is ahead, and the time of the mark is over there".into(),
+            error: "the time of the mark is over by its clock, or the job was forgotten since".into(),
         },
         Err(fault) => fault.vote(),
     }

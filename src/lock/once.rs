@@ -204,9 +204,9 @@ impl OnceJob {
 
     /// Forgets on all masters that the job is done, so that it can be run again. For operators.
     ///
-    /// A client that did the job stores the mark later on masters that were out of reach. Such a mark counts, also if
-    /// it comes after this call. So call it when all masters have been in reach since the job was done. A client that
-    /// looks while some masters have forgotten it, and others not yet, may store the mark again. Then call it again.
+    /// A mark that is still under way, to a master that was out of reach or from a client that has just read it, is kept out
+    /// for 15 s. A mark that is sent later, or of a job that was done less than a node timeout before this call, counts
+    /// again. So call it when all masters have been in reach for some seconds.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

@@ -203,10 +203,11 @@ fn marking(names: &Names, mark: &JobMark, field: Option<&str>) -> Encoder {
     call
 }
 
-/// Packs a call of `lua/mark.lua`: the mark of a job is forgotten.
-pub(crate) fn forget(names: &Names) -> Arc<Request> {
+/// Packs a call of `lua/mark.lua`: the marks of a job that was done before `at_ms` are forgotten.
+pub(crate) fn forget(names: &Names, at_ms: u64) -> Arc<Request> {
     let mut call = Encoder::new(&MARK, names.len(), once(names));
     call.keys(names.iter().map(keys::done));
+    call.number(at_ms);
     call.done()
 }
 
