@@ -51,7 +51,7 @@ pub(super) async fn overlap(all: &[AcquireRequest]) -> MemberError<InvalidInput>
 /// Whether two locks want the same name by different clients. Two clients may have a server in common.
 fn share_a_name(all: &[AcquireRequest]) -> bool {
     let share = |one: &AcquireRequest, other: &AcquireRequest| {
-        one.client.id != other.client.id && one.names.shared_with(&other.names).is_some()
+        one.client.pool.id != other.client.pool.id && one.names.shared_with(&other.names).is_some()
     };
     let mut numbered = all.iter().enumerate();
     numbered.any(|(index, request)| all[..index].iter().any(|before| share(before, request)))

@@ -130,7 +130,7 @@ impl AcquireRequest {
     /// Relation of the owner's holds to the names.
     pub(crate) fn relation(&self) -> OwnerRelation {
         self.owner.as_ref().map_or(OwnerRelation::Outside, |owner| {
-            owner.relation(self.client.id, &self.names, self.client.pool.clock.now())
+            owner.relation(self.client.pool.id, &self.names, self.client.pool.clock.now())
         })
     }
 

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use uuid::Uuid;
 
 use crate::events::Survey;
 use crate::hold::grant::Hold;
@@ -28,8 +27,6 @@ pub(crate) const NEAR_US: u64 = 1_000_000;
 /// Shared part of [`Masters`](crate::Masters).
 pub(crate) struct ClientCore {
     pub(crate) pool: Arc<Pool>,
-    /// Client's half of every owner field.
-    pub(crate) id: Uuid,
     next_field: AtomicU64,
     /// Ticket of the waiter that began last.
     last_ticket: AtomicU64,
@@ -58,7 +55,6 @@ impl ClientCore {
         let schedule = Arc::new(Schedule::new(pool.config.drift_factor));
         let known = known(&pool, 0, 0);
         Self {
-            id: pool.id,
             next_field: AtomicU64::new(1),
             tokens: Tokens::default(),
             lines: Arc::new(Lines::new()),
@@ -91,7 +87,7 @@ impl ClientCore {
     /// Makes a field that no hold of any client ever had before.
     pub(crate) fn fresh_field(&self, letters: Letters) -> Field {
         Field {
-            client: self.id,
+            client: self.pool.id,
             number: self.next_field.fetch_add(1, Ordering::Relaxed),
             letters,
         }

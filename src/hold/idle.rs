@@ -70,8 +70,7 @@ impl IdleGrants {
     /// stays.
     pub(crate) fn keep(&self, grant: &Arc<Grant>) -> bool {
         let most = self.pool.config.max_idle;
-        // Clients of other libraries do not recall.
-        if !grant.field.letters.has(Letter::Sticky) || grant.beside_redisson || grant.names.len() > most {
+        if !grant.field.letters.has(Letter::Sticky) || grant.names.len() > most {
             return false;
         }
         let before = {
@@ -136,18 +135,9 @@ impl IdleGrants {
 
     /// Releases an idle grant because a waiter wants its names. For some time, later grants of the names are released
     /// at once.
-    pub(super) fn recalled(&self, field: u64) {
-        if let Some(grant) = self.with_field(field)
-            && self.release(&grant)
-        {
+    pub(super) fn recalled(&self, grant: &Arc<Grant>) {
+        if self.release(grant) {
             self.state.lock().was_recalled(&grant.names);
-        }
-    }
-
-    /// Releases an idle grant.
-    pub(super) fn release_field(&self, field: u64) {
-        if let Some(grant) = self.with_field(field) {
-            self.release(&grant);
         }
     }
 
@@ -236,7 +226,7 @@ impl IdleGrants {
     }
 
     /// Grant with a field of this number.
-    fn with_field(&self, number: u64) -> Option<Arc<Grant>> {
+    pub(super) fn with_field(&self, number: u64) -> Option<Arc<Grant>> {
         let state = self.state.lock();
         let mut grants = state.grants.values();
         grants.find(|grant| grant.field.number == number).cloned()

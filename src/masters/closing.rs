@@ -113,8 +113,7 @@ impl Masters {
                 .iter()
                 .zip(&pending)
                 .filter(|(_, pending)| **pending == 0);
-            let withdrawn =
-                settled.map(|(slot, _)| label::withdraw(slot, client.id, pool.config.node_timeout));
+            let withdrawn = settled.map(|(slot, _)| label::withdraw(slot, pool.id, pool.config.node_timeout));
             join_all(withdrawn).await;
         }
         pool.stop().await;
