@@ -29,8 +29,9 @@ for i = 1, names do
   local mode = kind == 'hash' and call('hget', key, 'mode')
   local removed, pool = 0, nil
   local last = at + tonumber(ARGV[at])
-  -- A write that needs no memory: after it OOM cannot stop the write of the mark.
-  call('zremrangebyscore', mark, '-inf', string.format('%.0f', now))
+  -- A write that needs no memory: after it OOM cannot stop the write of the mark. A key of another type is no mark.
+  local old = redis.pcall('zremrangebyscore', mark, '-inf', string.format('%.0f', now))
+  if type(old) == 'table' then call('del', mark) end
   for j = at + 1, last do
     local holder = ARGV[j]
     if kind == 'hash' then

@@ -112,6 +112,8 @@ local function queues()
       if not waiter then return nil end
       local deadline = deadline_of(queue, deadlines, waiter, now, here)
       if deadline then return waiter, ticket, deadline end
+      -- A member that belongs to the other queue, or is no waiter at all, was not dropped from this one.
+      redis.pcall('zrem', its_queue, waiter)
     end
     -- The next call looks at the others.
     local waiter, ticket = first_of(its_queue)

@@ -237,7 +237,7 @@ impl MastersBuilder {
     /// Accepts masters that do not report whether they evict keys, as some services do not (Redis Enterprise
     /// and Redis Cloud). Off by default. You vouch that none of them evicts. Unlike
     /// [`allow_eviction`](Self::allow_eviction), which covers this too, it still refuses a master that
-    /// reports eviction. So a changed setting is noticed if the master shows it.
+    /// reports eviction. So a changed setting is noticed at the next connection, if the master shows it.
     ///
     /// ```
     /// use multilock::Masters;

@@ -168,6 +168,45 @@ async fn queues_of_another_type() {
     }
 }
 
+/// Somebody has put a member into a queue that belongs to the other one, or to none.
+#[tokio::test(start_paused = true)]
+async fn members_of_a_queue_that_are_no_waiters_of_it() {
+    for (queue, member) in [
+        ("multilock_readers_queue:{a}", "w"),
+        ("multilock_readers_queue:{a}", "00000000-0000-8000-8000-000000000000:1:1000"),
+        ("multilock_queue:{a}", "00000000-0000-8000-8000-000000000000:1r:1000"),
+        ("multilock_queue:{a}", "w"),
+    ] {
+        let cluster = Cluster::new(3);
+        let (first, second) = (connect(&cluster).await, connect(&cluster).await);
+        for master in cluster.iter() {
+            master.command(&["ZADD", queue, "1", member]).expect("written");
+        }
+        let held = first.red_lock("a").lock().await.expect("free");
+        let waits = tokio::spawn(async move { second.red_lock("a").lock().await });
+        sleep(ms(100)).await;
+        held.unlock().await.expect("held");
+        let guard = timeout(SOME, waits).await.expect("in time").expect("no panic");
+        guard.expect("granted").unlock().await.expect("held");
+    }
+}
+
+/// Somebody has made a key of another type where the mark of a force belongs: a force puts that right.
+#[tokio::test(start_paused = true)]
+async fn a_revocation_mark_of_another_type() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    for master in cluster.iter() {
+        let key = "multilock_revoked:{a}";
+        master.command(&["SET", key, "x"]).expect("written");
+    }
+    let lock = masters.red_lock("a");
+    assert!(lock.try_lock().await.is_err(), "nobody knows whether it was forced");
+    lock.force_release().await.expect("all answer");
+    let guard = lock.try_lock().await.expect("free");
+    guard.unlock().await.expect("held");
+}
+
 fn dead(number: usize) -> String {
     format!("00000000-0000-8000-8000-{number:012}:1:1000")
 }
