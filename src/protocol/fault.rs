@@ -90,6 +90,15 @@ const CODES: [(&str, FaultClass); 19] = [
 /// versions.
 const DENIED_INSIDE: [&str; 2] = ["The user executing the script can't", "ACL failure in script"];
 
+/// Words of the error for a command that a server does not have, in small letters.
+const UNKNOWN_COMMAND: [&str; 2] = ["unknown command", "unsupported command"];
+
+/// Whether the server does not have the command: it is renamed there, or was never built in.
+pub(crate) fn is_unknown_command(error: &str) -> bool {
+    let error = error.to_ascii_lowercase();
+    UNKNOWN_COMMAND.iter().any(|words| error.contains(words))
+}
+
 /// Words of every error that denies a command, by one of which it differs from the error that denies a key.
 const COMMAND_DENIED: [&str; 2] = ["to run the", "can't run"];
 

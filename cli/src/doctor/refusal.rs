@@ -86,7 +86,7 @@ fn remedy(reason: &Unfit) -> (&'static str, &'static str, &'static str) {
         Unfit::Denied { .. } => (
             "denied",
             "denied",
-            "look at user and password, and give the user what the ACL SETUSER of docs/servers.md allows",
+            "look at user and password (and the database), and give the user what the ACL SETUSER of docs/servers.md allows; rename no command",
         ),
         _ => ("unfit", "which servers", "replace it by a supported server"),
     }

@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 use super::pipeline::Pipe;
 use crate::error::{NodeError, Unfit};
-use crate::protocol::fault::{Fault, FaultClass};
+use crate::protocol::fault::{Fault, FaultClass, is_unknown_command};
 use crate::protocol::text::text;
 use crate::time::rounded::Rounded;
 
@@ -17,13 +17,20 @@ pub(super) async fn ask(pipe: &Pipe, command: &Cmd) -> Result<Value, NodeError> 
 }
 
 /// Error of the server for a fault: [`Unfit`] if the configuration has to change before the server can be
-/// used.
+/// used. A command that it does not have was renamed, as a rule.
 pub(crate) fn judge(fault: Fault) -> NodeError {
     match fault {
         Fault::Server {
             class: FaultClass::Denied | FaultClass::LoggedOut,
             error,
         } => Unfit::Denied {
+            error: error.to_string(),
+        }
+        .into(),
+        Fault::Server {
+            class: FaultClass::Unforeseen,
+            error,
+        } if is_unknown_command(&error) => Unfit::Denied {
             error: error.to_string(),
         }
         .into(),

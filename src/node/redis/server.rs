@@ -22,7 +22,7 @@ use crate::error::{NodeError, Unfit};
 use crate::masters::config::AcceptedRisks;
 use crate::masters::credentials::{Credentials, Provider};
 use crate::node::{Answer, Connection, Endpoint, Listener, Peer};
-use crate::protocol::fault::{Fault, FaultClass};
+use crate::protocol::fault::{Fault, FaultClass, is_unknown_command};
 use crate::protocol::{calls, permissions};
 
 /// Settings for connections to one server.
@@ -301,9 +301,8 @@ pub(super) fn refuse(probed: Answer, loads: bool) -> Result<(), NodeError> {
 
 /// Whether the error shows a server without Lua: without EVAL, or without the module for it.
 fn is_without_scripts(class: FaultClass, error: &str) -> bool {
-    let error = error.to_ascii_lowercase();
-    let words = ["unknown command", "unsupported command", "scripting engine"];
-    class == FaultClass::Unforeseen && words.iter().any(|words| error.contains(words))
+    let has_no_engine = || error.to_ascii_lowercase().contains("scripting engine");
+    class == FaultClass::Unforeseen && (is_unknown_command(error) || has_no_engine())
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use super::pipeline::Pipe;
 use super::questions::judge;
 use crate::error::{NodeError, Unfit};
 use crate::masters::credentials::Credentials;
-use crate::protocol::fault::{Fault, FaultClass};
+use crate::protocol::fault::{Fault, FaultClass, is_unknown_command};
 
 const TLS_THERE: &str = "this port may expect TLS, for which the URL begins with rediss://";
 
@@ -181,13 +181,11 @@ fn speaks_no_resp3(fault: &Fault) -> bool {
     let Fault::Server { error, .. } = fault else {
         return false;
     };
+    if is_unknown_command(error) {
+        return true;
+    }
     let error = error.to_ascii_lowercase();
-    let words = [
-        "unknown command",
-        "unsupported command",
-        "noproto",
-        "unsupported protocol",
-    ];
+    let words = ["noproto", "unsupported protocol"];
     words.iter().any(|words| error.contains(words))
 }
 

@@ -131,6 +131,16 @@ async fn a_record_is_that_of_a_run_of_a_master() {
     );
 }
 
+/// A command that the protocol needs has another name there. No connection would ever be set up.
+#[tokio::test]
+async fn a_renamed_command_is_refused_by_name() {
+    for command in ["INFO", "TIME", "GET"] {
+        let refused = refusal(plain().knows_no(command)).await;
+        let expected = format!("it denies access: ERR unknown command '{command}'");
+        assert!(refused.starts_with(&expected), "{refused}");
+    }
+}
+
 /// Each server lacks one capability, and no other one is reported missing.
 #[tokio::test]
 async fn what_is_missing_is_found_out() {
