@@ -173,8 +173,14 @@ async fn queues_of_another_type() {
 async fn members_of_a_queue_that_are_no_waiters_of_it() {
     for (queue, member) in [
         ("multilock_readers_queue:{a}", "w"),
-        ("multilock_readers_queue:{a}", "00000000-0000-8000-8000-000000000000:1:1000"),
-        ("multilock_queue:{a}", "00000000-0000-8000-8000-000000000000:1r:1000"),
+        (
+            "multilock_readers_queue:{a}",
+            "00000000-0000-8000-8000-000000000000:1:1000",
+        ),
+        (
+            "multilock_queue:{a}",
+            "00000000-0000-8000-8000-000000000000:1r:1000",
+        ),
         ("multilock_queue:{a}", "w"),
     ] {
         let cluster = Cluster::new(3);
@@ -201,7 +207,10 @@ async fn a_revocation_mark_of_another_type() {
         master.command(&["SET", key, "x"]).expect("written");
     }
     let lock = masters.red_lock("a");
-    assert!(lock.try_lock().await.is_err(), "nobody knows whether it was forced");
+    assert!(
+        lock.try_lock().await.is_err(),
+        "nobody knows whether it was forced"
+    );
     lock.force_release().await.expect("all answer");
     let guard = lock.try_lock().await.expect("free");
     guard.unlock().await.expect("held");
