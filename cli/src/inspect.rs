@@ -15,6 +15,7 @@ use crate::connect::are_unfit;
 use crate::exit::{self, Failure};
 use crate::report::{State, as_json, describe, row};
 use crate::say::{Voice, escape, lines};
+use crate::writer;
 
 pub(crate) const EVERY: Duration = Duration::from_secs(1);
 /// Interval at which a command that prints nothing checks that stdout is still read.
@@ -210,6 +211,7 @@ pub(crate) fn print(text: &str) -> Result<bool, Failure> {
 
 /// Writes text with colours of its own to stdout, and without these if stdout is no terminal.
 pub(crate) fn print_coloured(text: &str) -> Result<bool, Failure> {
+    writer::settle();
     let mut stdout = anstream::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Ok(()) => Ok(true),

@@ -43,6 +43,8 @@ mod translation;
 mod values;
 #[cfg(unix)]
 mod wait_ready;
+#[cfg(unix)]
+mod writer;
 
 #[cfg(unix)]
 use std::io::{self, Write};
@@ -84,13 +86,12 @@ fn main() -> ExitCode {
         }
     };
     let voice = args.verb.voice();
-    match perform(&mut args, voice) {
-        Ok(end) => end.exit(),
-        Err(failure) => {
-            voice.fail(&failure.message);
-            ExitCode::from(failure.code)
-        }
-    }
+    let end = perform(&mut args, voice).unwrap_or_else(|failure| {
+        voice.fail(&failure.message);
+        End::Code(failure.code)
+    });
+    writer::finish();
+    end.exit()
 }
 
 #[cfg(unix)]
@@ -109,7 +110,7 @@ fn perform(args: &mut Args, voice: Voice) -> Result<End, Failure> {
     }
     #[cfg(feature = "tls")]
     install_crypto_provider()?;
-    // The renewals have a thread: a write to a terminal may block the other one.
+    // The renewals have a thread: a write to stdout may block the other one.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()

@@ -1,4 +1,4 @@
-//! Messages of the command to people, on stderr. A closed stderr is no reason to fail.
+//! Messages of the command to people, on stderr.
 
 use std::borrow::Cow;
 use std::env;
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::exit::Failure;
 use crate::terminal::is_in_foreground;
+use crate::writer;
 
 /// Amount of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,7 +36,7 @@ impl Voice {
 
     fn tell(self, least: Self, message: &dyn fmt::Display) {
         if self >= least {
-            let _ = writeln!(io::stderr(), "multilock: {}", lines(&message.to_string()));
+            writer::write(line(message));
         }
     }
 
@@ -47,6 +48,11 @@ impl Voice {
     }
 }
 
+/// A message in its form on stderr.
+pub(crate) fn line(message: &dyn fmt::Display) -> String {
+    format!("multilock: {}\n", lines(&message.to_string()))
+}
+
 /// Prints these lines and a question on the terminal, and returns whether the answer is yes.
 pub(crate) fn confirmed(states: &[String], question: &str) -> Result<bool, Failure> {
     if !io::stdin().is_terminal() {
@@ -54,6 +60,7 @@ pub(crate) fn confirmed(states: &[String], question: &str) -> Result<bool, Failu
             "without a terminal nobody can be asked: give --yes",
         ));
     }
+    writer::settle();
     let mut stderr = io::stderr();
     for line in states {
         let _ = writeln!(stderr, "{}", visible(line));
@@ -71,7 +78,6 @@ pub(crate) fn confirmed(states: &[String], question: &str) -> Result<bool, Failu
 #[derive(Debug)]
 pub(crate) struct LiveLine {
     voice: Voice,
-    stderr: io::Stderr,
     is_drawn: bool,
 }
 
@@ -79,18 +85,17 @@ impl LiveLine {
     pub(crate) fn begin(voice: Voice) -> Self {
         Self {
             voice,
-            stderr: io::stderr(),
             is_drawn: false,
         }
     }
 
     pub(crate) fn draw(&mut self, text: impl fmt::Display) {
-        if self.voice.may_redraw() {
+        // On a terminal that was stopped, it would be drawn over and over later.
+        if self.voice.may_redraw() && writer::is_idle() {
             let text = text.to_string();
             let text = visible(&text);
             // Wrapping is off, so that a long line stays one line.
-            let _ = write!(self.stderr, "\r\x1b[K\x1b[?7lmultilock: {text}\x1b[?7h");
-            let _ = self.stderr.flush();
+            writer::write(format!("\r\x1b[K\x1b[?7lmultilock: {text}\x1b[?7h"));
             self.is_drawn = true;
         }
     }
@@ -98,8 +103,7 @@ impl LiveLine {
     /// Clears the line, so that a line that stays can be written.
     pub(crate) fn erase(&mut self) {
         if std::mem::take(&mut self.is_drawn) && self.voice.may_redraw() {
-            let _ = write!(self.stderr, "\r\x1b[K");
-            let _ = self.stderr.flush();
+            writer::write("\r\x1b[K".to_owned());
         }
     }
 }

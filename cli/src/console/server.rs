@@ -29,6 +29,7 @@ use super::snapshot::Order;
 use crate::report::hold_id;
 use crate::say::{Voice, visible};
 use crate::translation::translated;
+use crate::writer;
 
 const PAGE: &str = include_str!("page/index.html");
 const SIGN_IN: &str = include_str!("page/sign_in.html");
@@ -219,6 +220,8 @@ async fn force(
                 let who = former.join(", ");
                 let done = format!("{peer} took {name} away from {who}, reason: {reason:?}");
                 Voice::Normal.warn(visible(&done));
+                // The journal has it before the answer.
+                writer::settle();
             }
             (StatusCode::OK, json!({"former": former}))
         }

@@ -13,6 +13,7 @@ use crate::exit::{self, End, Failure};
 use crate::inspect::as_text;
 use crate::leave::{check_folder, escaped, put};
 use crate::report::{hold_id, ms};
+use crate::writer;
 
 /// Course of the command so far.
 #[derive(Debug)]
@@ -89,6 +90,8 @@ impl Account {
 
     /// Writes the files that the arguments name. A file that cannot be written is a failure of the command.
     pub(super) fn write(&self, args: &TakeArgs, result: &Result<End, Failure>) -> Result<(), Failure> {
+        // A file may be stderr.
+        writer::settle();
         if let Some(file) = &args.report {
             put("--report", file, &as_text(&self.report(args, result), false))?;
         }

@@ -24,6 +24,7 @@ use crate::exit::{self, Failure};
 use crate::report::hold_id;
 use crate::say::Voice;
 use crate::terminal::Terminal;
+use crate::writer;
 
 /// Time before the kill at which jobs outside of the group are looked up. A machine with thousands of
 /// processes takes that long to list them.
@@ -122,6 +123,7 @@ impl Child {
         })?;
         let mut terminal = Terminal::of_process();
         let is_for_program = terminal.as_ref().is_some_and(Terminal::is_for_program);
+        writer::settle();
         let spawn = |program| signals::unblocked(|| prepared(program, args, masters, guard, seat).spawn());
         let started = spawn(command(args)).or_else(|error| match script(args, &error) {
             Some(shell) => spawn(shell),

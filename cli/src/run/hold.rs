@@ -12,6 +12,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::Signal;
 use tokio::sync::oneshot;
+use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 use super::follow::{AT_ITS_END, Ended};
@@ -34,10 +35,10 @@ pub(super) async fn until_input_ends<M: Mode>(
     let granted = Instant::now();
     let (hold, token) = (hold_id(&guard.holder()), guard.fencing_token());
     let seat = seat.map_or(String::new(), |seat| format!(", in seat {seat}"));
-    print(&format!(
-        "{}: held as {hold} under token {token}{seat}\n",
-        args.names
-    ))?;
+    let line = format!("{}: held as {hold} under token {token}{seat}\n", args.names);
+    // A write waits where nobody reads stdout. Signals and a loss end the hold meanwhile.
+    let mut printing = spawn_blocking(move || print(&line));
+    let mut is_printed = false;
     let mut input = pin!(end_of_input(voice));
     loop {
         let end = tokio::select! {
@@ -59,7 +60,13 @@ pub(super) async fn until_input_ends<M: Mode>(
                 Signal::CONT => continue,
                 signal => End::Signal(signal),
             },
-            () = &mut input => End::Code(0),
+            printed = &mut printing, if !is_printed => {
+                printed.map_err(Failure::own)??;
+                is_printed = true;
+                continue;
+            }
+            // Its end may come first, and the line is printed nevertheless.
+            () = &mut input, if is_printed => End::Code(0),
         };
         return Ok(Ended {
             end,

@@ -15,6 +15,8 @@ use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
 
+use crate::writer;
+
 const PASSED_ON: [Signal; 6] = [
     Signal::INT,
     Signal::TERM,
@@ -149,6 +151,7 @@ impl Signals {
     ///
     /// Runs on the main thread, and changes its mask for a moment.
     pub(super) async fn stop(&mut self, signal: Signal, whole_group: bool) -> bool {
+        writer::settle();
         if whole_group {
             let _ = kill_current_process_group(Signal::TSTP);
             // This process gets a copy of the signal, which needs no other reaction.

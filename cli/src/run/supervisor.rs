@@ -22,8 +22,8 @@ use tokio::time::timeout;
 use super::child::{LOOKED_FOR, Target};
 use super::follow::LEAD;
 use super::reaper::Reaper;
-use crate::say::Voice;
-use crate::terminal;
+use crate::say::{Voice, line};
+use crate::{terminal, writer};
 
 /// First argument that makes this process a supervisor.
 const ROLE: &str = "__supervise";
@@ -251,17 +251,6 @@ impl Orders {
     }
 }
 
-/// Writes it in a thread of its own, because a write waits where nobody reads stderr.
-fn say_that_command_is_gone() {
-    let say = || {
-        let _ = writeln!(
-            io::stderr(),
-            "multilock: killed; the program is ended with the hold"
-        );
-    };
-    let _ = thread::Builder::new().spawn(say);
-}
-
 fn supervise() {
     let (sender, lines) = mpsc::channel();
     thread::spawn(move || {
@@ -317,7 +306,7 @@ fn supervise() {
                 if orders.watched.is_none() {
                     return;
                 }
-                say_that_command_is_gone();
+                writer::write(line(&"killed; the program is ended with the hold"));
                 is_alone = true;
                 orders.ask_at = Some(now);
                 // The command has the same lead while it lives.

@@ -1,9 +1,6 @@
 //! A program ends with its hold. The next holder's program looks whether anything of it is left.
 
 use std::fs;
-use std::io::Write;
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -13,7 +10,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep};
 
-use crate::stage::{Witness, ms, multilock, said, signal, urls};
+use crate::stage::{Witness, full_pipe, ms, multilock, said, signal, urls};
 
 const ARGS: &[&str] = &["--appendonly", "no"];
 const LEASE: Duration = Duration::from_secs(6);
@@ -154,17 +151,8 @@ async fn killed(stderr: impl Into<Stdio>, before: impl FnOnce(&Child)) {
     until_free(&servers, "a").await;
 }
 
-/// A pipe that nobody reads, and its end for writing, where a write waits.
-fn full_pipe() -> (UnixStream, OwnedFd) {
-    let (unread, mut full) = UnixStream::pair().expect("a pair");
-    full.set_nonblocking(true).expect("a socket");
-    while full.write(b"x").is_ok() {}
-    full.set_nonblocking(false).expect("a socket");
-    (unread, full.into())
-}
-
 /// The process that ends the program in place of the command.
-fn supervisor_of(command: &Child) -> Option<Pid> {
+pub(crate) fn supervisor_of(command: &Child) -> Option<Pid> {
     let parent = command.id().expect("it runs").to_string();
     let processes = fs::read_dir("/proc").expect("Linux").flatten();
     let supervisor = processes.map(|process| process.path()).find(|process| {

@@ -14,3 +14,4 @@ mod pty;
 mod stage;
 mod terminal;
 mod terms;
+mod unread;

@@ -2,6 +2,9 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
@@ -137,6 +140,15 @@ impl Witness {
         })
         .await;
     }
+}
+
+/// A pipe that nobody reads, and its end for writing, where a write waits.
+pub(crate) fn full_pipe() -> (UnixStream, OwnedFd) {
+    let (unread, mut full) = UnixStream::pair().expect("a pair");
+    full.set_nonblocking(true).expect("a socket");
+    while full.write(b"x").is_ok() {}
+    full.set_nonblocking(false).expect("a socket");
+    (unread, full.into())
 }
 
 pub(crate) fn ms(ms: u64) -> Duration {
