@@ -1,8 +1,9 @@
 //! The arguments of the command, and the variables of its environment.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -323,12 +324,48 @@ pub(crate) struct TakeArgs {
     /// Exit with 125 if too few masters confirm the release
     #[arg(long)]
     pub(crate) strict: bool,
+    #[command(flatten)]
+    pub(crate) files: OutcomeFiles,
+}
+
+/// Files that `run` and `hold` leave.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct OutcomeFiles {
     /// File for a report of the outcome as JSON, at the end
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) report: Option<PathBuf>,
     /// File for metrics of the outcome, at the end, for the textfile collector of `node_exporter`
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) textfile: Option<PathBuf>,
+}
+
+impl OutcomeFiles {
+    /// Finds them among arguments of `run` or `hold` that cannot be parsed. Those behind `--` are the program's.
+    pub(crate) fn of_refused(arguments: impl Iterator<Item = OsString>) -> Self {
+        let mut words = arguments.take_while(|word| word != "--");
+        let mut files = Self::default();
+        let mut is_of_verb = false;
+        while let Some(word) = words.next() {
+            let (option, value) = match word.to_str().and_then(|word| word.split_once('=')) {
+                Some((option, value)) => (OsStr::new(option), Some(value.into())),
+                None => (&*word, None),
+            };
+            is_of_verb |= option == "run" || option == "hold";
+            let file = match option.to_str() {
+                Some("--report") => &mut files.report,
+                Some("--textfile") => &mut files.textfile,
+                _ => continue,
+            };
+            *file = value.or_else(|| words.next()).map(PathBuf::from);
+        }
+        if is_of_verb { files } else { Self::default() }
+    }
+
+    /// Whether both are one file, which keeps one of them only. A device or a pipe takes both.
+    pub(crate) fn are_one(&self) -> bool {
+        let is_file = |file: &Path| fs::symlink_metadata(file).map_or(true, |about| about.is_file());
+        self.report == self.textfile && self.report.as_deref().is_some_and(is_file)
+    }
 }
 
 /// Wait until a lock could be granted: enough masters are connected and fit, and their quarantine is over

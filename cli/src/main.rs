@@ -47,16 +47,20 @@ mod wait_ready;
 mod writer;
 
 #[cfg(unix)]
+use std::env;
+#[cfg(unix)]
 use std::io::{self, Write};
 #[cfg(unix)]
 use std::process::ExitCode;
 
 #[cfg(unix)]
-use crate::args::{Args, Verb};
+use crate::args::{Args, HoldArgs, OutcomeFiles, RunArgs, Verb};
 #[cfg(unix)]
 use crate::connect::{Patience, connect, connect_for_a_look};
 #[cfg(unix)]
 use crate::exit::{End, Failure};
+#[cfg(unix)]
+use crate::names::Names;
 #[cfg(unix)]
 use crate::say::Voice;
 
@@ -76,6 +80,9 @@ fn main() -> ExitCode {
     let mut args = match Args::of_process() {
         Ok(args) => args,
         Err(error) => {
+            if error.use_stderr() {
+                report_refused(&error);
+            }
             let printed = error.print().and_then(|()| io::stdout().flush());
             return ExitCode::from(match printed {
                 _ if error.use_stderr() => exit::USAGE,
@@ -94,6 +101,17 @@ fn main() -> ExitCode {
     end.exit()
 }
 
+/// Leaves the report of a command that cannot be parsed.
+#[cfg(unix)]
+fn report_refused(error: &clap::Error) {
+    let files = OutcomeFiles::of_refused(env::args_os().skip(1));
+    let text = error.to_string();
+    // Tips and usage follow.
+    let message = text.split("\n\n").next().unwrap_or_default();
+    let message = message.strip_prefix("error: ").unwrap_or(message);
+    run::report_refused(&files, &Names::default(), message);
+}
+
 #[cfg(unix)]
 fn perform(args: &mut Args, voice: Voice) -> Result<End, Failure> {
     match &args.verb {
@@ -102,7 +120,11 @@ fn perform(args: &mut Args, voice: Voice) -> Result<End, Failure> {
         Verb::Run(_) | Verb::Hold(_) => run::signals::block_stops()?,
         _ => {}
     }
-    args.take_variables()?;
+    args.take_variables().inspect_err(|failure| {
+        if let Verb::Run(RunArgs { take, .. }) | Verb::Hold(HoldArgs { take, .. }) = &args.verb {
+            run::report_refused(&take.files, &take.names, &failure.message);
+        }
+    })?;
     let args = &*args;
     // `run` and `hold` report a file that is missing.
     if !matches!(args.verb, Verb::Run(_) | Verb::Hold(_)) {

@@ -20,7 +20,7 @@ pub(crate) fn tip(argument: &str) -> String {
 }
 
 /// One name or several. As text they are one argument with the same meaning.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Names(Vec<String>);
 
 impl Names {

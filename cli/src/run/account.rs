@@ -8,10 +8,11 @@ use rustix::process::WaitStatus;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::args::TakeArgs;
+use crate::args::OutcomeFiles;
 use crate::exit::{self, End, Failure};
 use crate::inspect::as_text;
 use crate::leave::{check_folder, escaped, put};
+use crate::names::Names;
 use crate::report::{hold_id, ms};
 use crate::writer;
 
@@ -70,14 +71,20 @@ impl Account {
         }
     }
 
-    /// Refuses files in folders that do not exist.
-    pub(super) fn check(args: &TakeArgs) -> Result<(), Failure> {
-        for (option, file) in [("--report", &args.report), ("--textfile", &args.textfile)] {
+    /// Refuses files in folders that do not exist, and one file for both.
+    pub(super) fn check(files: &OutcomeFiles) -> Result<(), Failure> {
+        for (option, file) in [("--report", &files.report), ("--textfile", &files.textfile)] {
             if let Some(file) = file {
                 check_folder(option, file)?;
             }
         }
-        Ok(())
+        match &files.textfile {
+            Some(file) if files.are_one() => Err(Failure::usage(format_args!(
+                "--textfile: {} is not allowed; allowed: another file than that of --report",
+                file.display()
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// Adds the end of the program, if one has run, to a failure that hides it.
@@ -89,14 +96,21 @@ impl Account {
     }
 
     /// Writes the files that the arguments name. A file that cannot be written is a failure of the command.
-    pub(super) fn write(&self, args: &TakeArgs, result: &Result<End, Failure>) -> Result<(), Failure> {
+    pub(super) fn write(
+        &self,
+        files: &OutcomeFiles,
+        names: &Names,
+        result: &Result<End, Failure>,
+    ) -> Result<(), Failure> {
         // A file may be stderr.
         writer::settle();
-        if let Some(file) = &args.report {
-            put("--report", file, &as_text(&self.report(args, result), false))?;
+        if let Some(file) = &files.report {
+            put("--report", file, &as_text(&self.report(names, result), false))?;
         }
-        if let Some(file) = &args.textfile {
-            put("--textfile", file, &self.metrics(args, result))?;
+        if let Some(file) = &files.textfile
+            && !files.are_one()
+        {
+            put("--textfile", file, &self.metrics(names, result))?;
         }
         Ok(())
     }
@@ -128,7 +142,7 @@ impl Account {
         }
     }
 
-    fn report(&self, args: &TakeArgs, result: &Result<End, Failure>) -> serde_json::Value {
+    fn report(&self, names: &Names, result: &Result<End, Failure>) -> serde_json::Value {
         let (waited, held) = self.times();
         let granted = self.granted.as_ref();
         let program = self
@@ -136,7 +150,7 @@ impl Account {
             .map(|status| json!({"code": status.exit_status(), "signal": status.terminating_signal()}));
         json!({
             "outcome": self.outcome(result),
-            "names": *args.names,
+            "names": **names,
             "ended_at": humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
             "waited_ms": ms(waited),
             "held_ms": held.map(ms),
@@ -148,10 +162,10 @@ impl Account {
         })
     }
 
-    fn metrics(&self, args: &TakeArgs, result: &Result<End, Failure>) -> String {
+    fn metrics(&self, names: &Names, result: &Result<End, Failure>) -> String {
         let (waited, held) = self.times();
         let outcome = self.outcome(result);
-        let labels = format!("names=\"{}\"", escaped(&args.names.to_string()));
+        let labels = format!("names=\"{}\"", escaped(&names.to_string()));
         let mut text = String::new();
         let mut gauge = |name: &str, help: &str, more: &str, value: f64| {
             let _ = writeln!(

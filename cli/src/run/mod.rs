@@ -13,6 +13,7 @@ pub(crate) mod supervisor;
 mod wait;
 
 use std::env;
+use std::fmt;
 use std::pin::pin;
 use std::process;
 use std::time::Duration;
@@ -29,9 +30,10 @@ use self::follow::{Ended, follow};
 use self::outcome::{FOUND_LOST, given_back};
 use self::signals::Signals;
 use self::wait::{show_that_masters_are_missing, show_who_holds};
-use crate::args::{HoldArgs, MastersArgs, RunArgs, TakeArgs};
+use crate::args::{HoldArgs, MastersArgs, OutcomeFiles, RunArgs, TakeArgs};
 use crate::connect::{Patience, connect};
 use crate::exit::{self, End, Failure};
+use crate::names::Names;
 use crate::password_file;
 use crate::report::hold_id;
 use crate::say::{Rough, Voice};
@@ -62,15 +64,22 @@ pub(crate) async fn hold(args: &HoldArgs, masters: &MastersArgs, voice: Voice) -
     take(&args.take, masters, Work::Input, voice).await
 }
 
+/// Reports arguments or variables that were refused. Otherwise the files would tell of the run before.
+pub(crate) fn report_refused(files: &OutcomeFiles, names: &Names, message: impl fmt::Display) {
+    let refused = Err(Failure::usage(message));
+    // The first failure counts.
+    let _ = Account::begin().write(files, names, &refused);
+}
+
 /// Takes the lock, does the work, and reports the outcome.
 async fn take(args: &TakeArgs, masters: &MastersArgs, work: Work<'_>, voice: Voice) -> Result<End, Failure> {
     let mut account = Account::begin();
     // A program is not run for a report that cannot be written.
-    let end = match Account::check(args) {
+    let end = match Account::check(&args.files) {
         Ok(()) => connect_and_take(args, masters, work, &mut account, voice).await,
         Err(failure) => Err(failure),
     };
-    match account.write(args, &end) {
+    match account.write(&args.files, &args.names, &end) {
         Ok(()) => end,
         // The first failure counts.
         Err(failure) => end.and_then(|end| Err(account.with_end(failure, end))),

@@ -251,6 +251,100 @@ async fn the_outcome_is_left_in_files() {
     );
 }
 
+/// Otherwise it would tell of the run before.
+#[tokio::test]
+async fn arguments_and_variables_that_are_refused_are_reported() {
+    let witness = Witness::new();
+    let (report, textfile) = (witness.file("report.json"), witness.file("run.prom"));
+    let reported = async |verb: &str, args: &[&str], variable: (&str, &str)| {
+        for file in [&report, &textfile] {
+            std::fs::write(file, "before").expect("written");
+        }
+        let mut command = multilock(&["redis://127.0.0.1:1"]);
+        command.env(variable.0, variable.1).arg(verb).args(args);
+        let ended = said(command.spawn().expect("the command")).await;
+        assert_eq!(ended.code, Some(64), "{args:?}: {ended:?}");
+        [&report, &textfile].map(|file| std::fs::read_to_string(file).expect("a file"))
+    };
+    let (in_one, metrics_in_one) = (format!("--report={report}"), format!("--textfile={textfile}"));
+    let in_two: &[&str] = &["--report", &report, "--textfile", &textfile];
+    let in_one: &[&str] = &[&in_one, &metrics_in_one];
+    let (no_variable, long) = (("TZ", "UTC"), ("MULTILOCK_LEASE", "long"));
+    for (verb, args, variable, names, says) in [
+        (
+            "run",
+            [&["a", "-n", "-w", "5"], in_two, &["--", "true"]].concat(),
+            no_variable,
+            0,
+            "cannot be used with",
+        ),
+        (
+            "run",
+            [in_one, &["a,", "--", "true"]].concat(),
+            no_variable,
+            0,
+            "a name is empty",
+        ),
+        ("run", [&["a"], in_two].concat(), no_variable, 0, "<COMMAND>"),
+        (
+            "hold",
+            [&["a", "--policy", "foo"], in_one].concat(),
+            no_variable,
+            0,
+            "red, multi or a number",
+        ),
+        (
+            "run",
+            [&["a"], in_two, &["--", "true"]].concat(),
+            long,
+            1,
+            "MULTILOCK_LEASE: ",
+        ),
+    ] {
+        let [text, metrics] = reported(verb, &args, variable).await;
+        let told: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{args:?}: {text}"));
+        assert_eq!(told["outcome"], "invalid", "{told}");
+        assert_eq!(told["names"].as_array().map(Vec::len), Some(names), "{told}");
+        assert!(
+            told["error"].as_str().is_some_and(|error| error.contains(says)),
+            "{told}"
+        );
+        assert!(metrics.contains("multilock_run_success{names="), "{metrics}");
+        assert!(metrics.contains("\"} 0\n"), "{metrics}");
+    }
+    // These are the program's.
+    let args = [&["a", "-n", "-w", "5", "--", "program"], in_two].concat();
+    assert_eq!(reported("run", &args, no_variable).await, ["before", "before"]);
+    // One file for both would keep one of them.
+    let args = ["a", "--report", &report, "--textfile", &report, "--", "true"];
+    let [text, _] = reported("run", &args, no_variable).await;
+    assert!(
+        text.contains("\"invalid\"") && text.contains("--textfile: "),
+        "{text}"
+    );
+}
+
+/// As after `run NAME`.
+#[tokio::test]
+async fn hold_takes_no_program_for_a_name() {
+    let servers = three(ARGS).await;
+    for args in [&["a", "--", "true"][..], &["a", "-n", "--", "sh", "-c", "true"]] {
+        let mut command = multilock(&urls(&servers));
+        let ended = said(command.arg("hold").args(args).spawn().expect("the command")).await;
+        assert_eq!(
+            (ended.code, ended.stdout.as_str()),
+            (Some(64), ""),
+            "{args:?}: {ended:?}"
+        );
+        assert!(ended.stderr.contains("multilock run"), "{ended:?}");
+    }
+    let mut command = multilock(&urls(&servers));
+    let held = command.args(["hold", r"\-d"]).spawn().expect("the command");
+    let held = said(held).await;
+    assert_eq!(held.code, Some(0), "{held:?}");
+    assert!(held.stdout.starts_with(r"\-d: held as "), "{held:?}");
+}
+
 #[tokio::test]
 async fn a_report_that_cannot_be_written_is_a_failure_that_hides_nothing() {
     let servers = three(ARGS).await;
