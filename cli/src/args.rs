@@ -16,7 +16,7 @@ use crate::names::{self, Names};
 use crate::say::Voice;
 use crate::sources::Sources;
 use crate::values::{
-    HostName, address, duration, factor, host_name, interval, policy, quarantine, signal, switch,
+    HostName, address, duration, factor, host_name, interval, no_program, policy, quarantine, signal, switch,
 };
 
 /// Runs programs under distributed locks over N independent Redis masters, and looks after these locks.
@@ -70,7 +70,7 @@ impl Args {
         let mut sources = Sources::default();
         masters.take_variables(&mut sources)?;
         let [lease, max_hold] = TakeArgs::VARIABLES;
-        if let Verb::Run(RunArgs { take, .. }) | Verb::Hold(HoldArgs { take }) = &mut self.verb {
+        if let Verb::Run(RunArgs { take, .. }) | Verb::Hold(HoldArgs { take, .. }) = &mut self.verb {
             sources.take("lease", lease, &mut take.lease, duration)?;
             sources.take("max_hold", max_hold, &mut take.max_hold, duration)?;
         } else {
@@ -181,8 +181,10 @@ fn with_tips(mut error: clap::Error) -> clap::Error {
 impl Verb {
     pub(crate) fn voice(&self) -> Voice {
         match self {
-            Self::Run(RunArgs { take, .. }) | Self::Hold(HoldArgs { take }) if take.quiet => Voice::Quiet,
-            Self::Run(RunArgs { take, .. }) | Self::Hold(HoldArgs { take }) if take.verbose => Voice::Verbose,
+            Self::Run(RunArgs { take, .. }) | Self::Hold(HoldArgs { take, .. }) if take.quiet => Voice::Quiet,
+            Self::Run(RunArgs { take, .. }) | Self::Hold(HoldArgs { take, .. }) if take.verbose => {
+                Voice::Verbose
+            }
             _ => Voice::Normal,
         }
     }
@@ -273,6 +275,9 @@ pub(crate) struct RunArgs {
 pub(crate) struct HoldArgs {
     #[command(flatten)]
     pub(crate) take: TakeArgs,
+    /// Words behind --, which would be names without this, are refused: somebody who knows `run` means a program
+    #[arg(last = true, hide = true, value_name = "COMMAND", value_parser = no_program)]
+    program: Vec<String>,
 }
 
 /// The lock that `run` and `hold` take.

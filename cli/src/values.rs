@@ -68,6 +68,11 @@ pub(crate) fn switch(text: &str) -> Result<bool, &'static str> {
     }
 }
 
+/// Refuses a program where none is run.
+pub(crate) fn no_program(_: &str) -> Result<String, &'static str> {
+    Err("`multilock hold` runs no program; allowed: `multilock run NAME -- COMMAND`, or names before the --")
+}
+
 pub(crate) fn policy(text: &str) -> Result<Policy, &'static str> {
     match text.trim() {
         "red" => Ok(Policy::RedLock),
