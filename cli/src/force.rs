@@ -7,7 +7,7 @@ use multilock::{Holder, Inspection, Masters, NodeState, Policy};
 use crate::args::ForceArgs;
 use crate::exit::{self, Failure};
 use crate::inspect::print;
-use crate::report::{describe, has_string, hold_id, shown};
+use crate::report::{OTHERS, describe, has_string, hold_id, shown};
 use crate::say::{Voice, confirmed, visible};
 
 const POLICY: Policy = Policy::RedLock;
@@ -47,13 +47,14 @@ pub(crate) async fn force_release(args: &ForceArgs, masters: &Masters, voice: Vo
     let was_shown = |holder: &Holder| shown.contains(holder) || (is_string_shown && is_string(holder));
     let is_meant = |holder: &Holder| meant.is(holder) && (args.yes || was_shown(holder));
     let forced = lock.force_release_from(is_meant).await?;
-    let former: Vec<String> = forced.former.iter().map(ToString::to_string).collect();
-    let former = visible(&former.join(", ")).into_owned();
-    let names = args.names.join(", ");
-    if former.is_empty() {
+    if forced.former.is_empty() {
+        let names = args.names.join(", ");
         print(&format!("{names}: nobody held it, nothing was taken away\n"))?;
     } else {
-        print(&format!("{names}: taken away from {former}\n"))?;
+        let names = taken(&seen, &forced.former);
+        let mut former: Vec<String> = forced.former.iter().map(shown_former).collect();
+        former.dedup();
+        print(&format!("{names}: taken away from {}\n", former.join(", ")))?;
     }
     for spared in &forced.spared {
         voice.warn(format_args!(
@@ -63,6 +64,36 @@ pub(crate) async fn force_release(args: &ForceArgs, masters: &Masters, voice: Vo
     }
     let is_done = !forced.former.is_empty() && forced.spared.is_empty();
     Ok(if is_done { 0 } else { exit::FREE })
+}
+
+/// Names of the former holders; all names if the holders came after the look.
+fn taken(seen: &[Inspection], former: &[Holder]) -> String {
+    let had = |name: &&Inspection| {
+        holders(name).any(|holder| former.contains(holder))
+            || (has_string(name) && former.iter().any(is_string))
+    };
+    let names = |names: Vec<&Inspection>| {
+        names
+            .iter()
+            .map(|name| &*name.name)
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let taken: Vec<&Inspection> = seen.iter().filter(had).collect();
+    names(if taken.is_empty() {
+        seen.iter().collect()
+    } else {
+        taken
+    })
+}
+
+/// A former holder as an inspection shows it.
+fn shown_former(holder: &Holder) -> String {
+    if is_string(holder) {
+        OTHERS.to_owned()
+    } else {
+        visible(&holder.to_string()).into_owned()
+    }
 }
 
 /// Holders that are to lose the names.

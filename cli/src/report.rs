@@ -12,7 +12,10 @@ use crate::translation::translated;
 /// Redis type of a key that a force deletes although it may be no lock: other libraries lock with it.
 const STRING: &str = "string";
 /// Words for such a key.
-const OTHERS: &str = "another library's lock, or a foreign key";
+pub(crate) const OTHERS: &str = "another library's lock, or a foreign key";
+
+/// Ending for a time that a renewal prolongs.
+const UNLESS: &str = " unless renewed";
 
 /// State of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -336,7 +336,7 @@ async fn a_name_is_taken_away_from_its_holder() {
     )
     .await;
     assert_eq!(told.code, Some(0), "{told:?}");
-    assert_eq!(told.stdout, format!("a, b: taken away from {holder}\n"));
+    assert_eq!(told.stdout, format!("a: taken away from {holder}\n"));
     until_free(&servers, "a").await;
     let told = ask(&servers, &["inspect", "a"]).await;
     let is_told =
@@ -372,9 +372,14 @@ async fn a_name_is_taken_away_from_its_holder() {
         row.is_some_and(|row| row.contains("another library's lock, or a foreign key")),
         "{told:?}"
     );
-    let told = ask(&servers, &["force-release", "d", "--yes"]).await;
-    assert_eq!(told.code, Some(0), "{told:?}");
-    assert!(!servers[0].exists("d").await);
+    let told = ask(&servers, &["force-release", "c,d", "--yes"]).await;
+    assert_eq!(told.code, Some(1), "{told:?}");
+    assert_eq!(
+        told.stdout,
+        "d: taken away from another library's lock, or a foreign key\n"
+    );
+    assert!(told.stderr.contains("c is a set on "), "{told:?}");
+    assert!(servers[0].exists("c").await && !servers[0].exists("d").await);
 }
 
 #[tokio::test]
