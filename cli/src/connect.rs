@@ -141,7 +141,7 @@ fn has_majority(status: &Status) -> bool {
     connected.count() >= Policy::RedLock.needed(status.nodes.len())
 }
 
-fn all_have_answered(status: &Status) -> bool {
+pub(crate) fn all_have_answered(status: &Status) -> bool {
     let mut nodes = status.nodes.iter();
     nodes.all(|node| !matches!(node.connection, Err(NodeError::Connecting)))
 }

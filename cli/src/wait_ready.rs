@@ -4,10 +4,10 @@ use std::future::pending;
 use std::time::Duration;
 
 use multilock::{Masters, NodeStatus, Policy};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::args::{MastersArgs, WaitReadyArgs};
-use crate::connect::{CONNECT_TIMEOUT, are_unfit};
+use crate::connect::{CONNECT_TIMEOUT, all_have_answered, are_unfit};
 use crate::exit::{self, Failure};
 use crate::say::{Rough, Voice};
 use crate::translation::translated;
@@ -22,11 +22,15 @@ pub(crate) async fn wait_ready(
 ) -> Result<u8, Failure> {
     let first_after = masters.connect_timeout.unwrap_or(CONNECT_TIMEOUT);
     let masters = masters.builder()?.connect_lazy()?;
-    let timeout = async {
-        match args.wait {
-            Some(wait) => sleep(wait).await,
-            None => pending().await,
-        }
+    let wait_is_over = async {
+        let Some(wait) = args.wait else {
+            return pending().await;
+        };
+        // As for `run`, one attempt to connect may take its time.
+        let end = Instant::now() + wait;
+        let mut status = masters.watch_status();
+        let _ = timeout(first_after, status.wait_for(all_have_answered)).await;
+        sleep_until(end).await;
     };
     let policy = if args.all { Policy::MultiLock } else { args.policy };
     tokio::select! {
@@ -34,7 +38,7 @@ pub(crate) async fn wait_ready(
         ready = masters.ready(args.policy), if !args.all => ready?,
         () = every_vote(&masters), if args.all => {}
         () = show_missing(&masters, policy, first_after, |line| voice.warn(line)) => {}
-        () = timeout => {
+        () = wait_is_over => {
             return Err(not_ready(&masters, policy));
         }
     }
@@ -94,8 +98,6 @@ fn lacks(node: &NodeStatus) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use tokio::time::timeout;
-
     use super::*;
 
     #[tokio::test(start_paused = true)]

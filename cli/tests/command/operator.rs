@@ -166,6 +166,13 @@ async fn it_waits_until_masters_are_ready() {
         && told_first.stderr.contains("in quarantine for");
     assert!(is_told, "{told_first:?}");
     assert_eq!(ready(&[]).await, Some(0), "after the quarantine");
+    for policy in [&["--policy", "red"][..], &["--policy", "multi"], &["--all"]] {
+        let args = [&["-w", "0"], policy].concat();
+        until("the masters are ready at once", async || {
+            ready(&args).await == Some(0)
+        })
+        .await;
+    }
     // A master that was restarted counts for MultiLock before its quarantine is over.
     assert_eq!(
         ready(&["-w", "30s", "--all"]).await,
