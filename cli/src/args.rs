@@ -124,14 +124,8 @@ impl MastersArgs {
         sources.take("for_tests", for_tests, &mut self.for_tests, duration)?;
         sources.take("drift_factor", drift_factor, &mut self.drift_factor, factor)?;
         sources.take("quarantine", quarantine_time, &mut self.quarantine, quarantine)?;
-        for (field, variable, is_on) in [
-            ("allow_eviction", allow_eviction, &mut self.allow_eviction),
-            ("strict", strict, &mut self.strict_memory),
-        ] {
-            let mut given = is_on.then_some(true);
-            sources.take(field, variable, &mut given, switch)?;
-            *is_on = given.unwrap_or(false);
-        }
+        sources.take("allow_eviction", allow_eviction, &mut self.allow_eviction, switch)?;
+        sources.take("strict", strict, &mut self.strict_memory, switch)?;
         sources.of_masters(self);
         Ok(())
     }
@@ -193,7 +187,6 @@ impl Verb {
 /// Addresses and use of the masters. All clients of the same masters list the same ones.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Masters")]
-#[allow(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub(crate) struct MastersArgs {
     /// URLs of the masters, separated by commas. Every user of this host can read them: passwords belong in a file.
     /// Default: `MULTILOCK_NODES`, or the file that `MULTILOCK_NODES_FILE` names
@@ -229,11 +222,31 @@ pub(crate) struct MastersArgs {
     #[arg(long, global = true, env = "MULTILOCK_QUARANTINE", value_name = "auto|off|DUR", value_parser = quarantine, hide_short_help = true)]
     pub(crate) quarantine: Option<Quarantine>,
     /// Accept masters that evict keys when their memory is full
-    #[arg(long, global = true, env = "MULTILOCK_ALLOW_EVICTION", value_parser = switch, hide_short_help = true)]
-    pub(crate) allow_eviction: bool,
+    #[arg(
+        long,
+        global = true,
+        env = "MULTILOCK_ALLOW_EVICTION",
+        value_name = "true|false",
+        value_parser = switch,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        hide_short_help = true
+    )]
+    pub(crate) allow_eviction: Option<bool>,
     /// Check the master's record in every vote, to notice a wiped memory (FLUSHALL) at once
-    #[arg(long, global = true, env = "MULTILOCK_STRICT", value_parser = switch, hide_short_help = true)]
-    pub(crate) strict_memory: bool,
+    #[arg(
+        long,
+        global = true,
+        env = "MULTILOCK_STRICT",
+        value_name = "true|false",
+        value_parser = switch,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        hide_short_help = true
+    )]
+    pub(crate) strict_memory: Option<bool>,
 }
 
 /// Run a program under a lock

@@ -54,8 +54,8 @@ impl MastersArgs {
             error
         })?;
         builder = builder
-            .allow_eviction(self.allow_eviction)
-            .strict(self.strict_memory);
+            .allow_eviction(self.allow_eviction.unwrap_or(false))
+            .strict(self.strict_memory.unwrap_or(false));
         if let Some(namespace) = &self.namespace {
             builder = builder.namespace(namespace);
         }
@@ -100,7 +100,6 @@ impl MastersArgs {
             Quarantine::For(time) => Some(duration(time)),
             _ => None,
         };
-        let switch = |is_on: bool| is_on.then(|| "true".to_owned());
         let given = [
             ("MULTILOCK_NAMESPACE", self.namespace.clone()),
             ("MULTILOCK_NODE_TIMEOUT", self.node_timeout.map(duration)),
@@ -111,8 +110,14 @@ impl MastersArgs {
                 self.drift_factor.map(|factor| factor.to_string()),
             ),
             ("MULTILOCK_QUARANTINE", self.quarantine.and_then(quarantine)),
-            ("MULTILOCK_ALLOW_EVICTION", switch(self.allow_eviction)),
-            ("MULTILOCK_STRICT", switch(self.strict_memory)),
+            (
+                "MULTILOCK_ALLOW_EVICTION",
+                self.allow_eviction.map(|is_on| is_on.to_string()),
+            ),
+            (
+                "MULTILOCK_STRICT",
+                self.strict_memory.map(|is_on| is_on.to_string()),
+            ),
         ];
         let given = given
             .into_iter()

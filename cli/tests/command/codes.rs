@@ -395,6 +395,18 @@ async fn masters_that_cannot_be_used() {
     let ended = run(multilock(&urls(&evicting)), &["a", "--", "true"]).await;
     assert_eq!(ended.code, Some(78), "{ended:?}");
     assert!(ended.stderr.contains("evicts"), "{ended:?}");
+    // The option overrides the variable both ways.
+    for (variable, option, code) in [
+        ("true", &[][..], 0),
+        ("true", &["--allow-eviction=false"], 78),
+        ("true", &["--strict-memory=false"], 0),
+        ("false", &["--allow-eviction"], 0),
+    ] {
+        let mut command = multilock(&urls(&evicting));
+        command.env("MULTILOCK_ALLOW_EVICTION", variable);
+        let ended = run(command, &[&["a"], option, &["--", "true"]].concat()).await;
+        assert_eq!(ended.code, Some(code), "{variable}, {option:?}: {ended:?}");
+    }
     // Without the password, which is not shown either.
     let locked = three(&["--requirepass", "secret"]).await;
     let without: Vec<String> = locked
