@@ -2,7 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::path;
+use std::path::{self, Path};
 use std::time::Duration;
 
 use multilock::{ConnectError, InvalidInput, Masters, MastersBuilder, NodeError, Policy, Quarantine, Status};
@@ -81,9 +81,10 @@ impl MastersArgs {
     /// same names. `None` for one that is to be removed.
     pub(crate) fn variables(&self) -> Vec<(&'static str, Option<OsString>)> {
         let mut variables = Vec::new();
+        // The program may go to another directory.
+        let absolute = |file: &Path| path::absolute(file).unwrap_or_else(|_| file.to_owned());
         if let Some(file) = &self.nodes_file {
-            // The program may go to another directory.
-            let file = path::absolute(file).unwrap_or_else(|_| file.clone());
+            let file = absolute(file);
             variables.push(("MULTILOCK_NODES_FILE", Some(file.into())));
             variables.push(("MULTILOCK_NODES", None));
         }
@@ -92,6 +93,14 @@ impl MastersArgs {
             let has_login = nodes.contains(['@', '?']);
             variables.push(("MULTILOCK_NODES", (!has_login).then(|| nodes.into())));
             variables.push(("MULTILOCK_NODES_FILE", None));
+        }
+        if self.nodes.is_none()
+            && self.nodes_file.is_none()
+            && let Ok(file) = env::var("MULTILOCK_NODES_FILE")
+        {
+            // The library takes blanks away likewise.
+            let file = absolute(Path::new(file.trim()));
+            variables.push(("MULTILOCK_NODES_FILE", Some(file.into())));
         }
         let duration = |duration: Duration| humantime::format_duration(duration).to_string();
         let quarantine = |quarantine| match quarantine {

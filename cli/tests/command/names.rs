@@ -70,6 +70,13 @@ async fn what_a_program_is_told_holds_with_the_options_for_the_masters() {
         let ended = run(command, &args).await;
         assert_eq!(ended.stdout, "0\n", "{args:?}: {ended:?}");
     }
+    let mut command = multilock(&nobody);
+    command.env_remove("MULTILOCK_NODES");
+    command
+        .env("MULTILOCK_NODES_FILE", "masters")
+        .current_dir(dir.path());
+    let ended = run(command, &["a,b", "-n", "-c", "--", &script]).await;
+    assert_eq!(ended.stdout, "0\n", "{ended:?}");
     let told =
         r#"env | grep -E "^MULTILOCK_(NODE_T|CONN|DRIFT|QUAR|ALLOW|STRICT)" | sort; echo "$MULTILOCK_NODES""#;
     let with_login = urls(&servers).join(",").replace("//", "//default:secret@");
