@@ -96,7 +96,7 @@ async fn connect_and_take(
     password_file::check()?;
     let notice = match work {
         Work::Program(run, _) => {
-            check_shell(run)?;
+            check_command(run)?;
             notice(run, masters)?
         }
         Work::Input => Duration::ZERO,
@@ -201,9 +201,15 @@ fn first_program(script: &str) -> &str {
         .unwrap_or("sh")
 }
 
-/// Refuses further words: a shell would take them for its own arguments, and run something else.
-fn check_shell(args: &RunArgs) -> Result<(), Failure> {
+/// Refuses a program without a name, as of an empty variable. Refuses further words for a shell, which would take them for its
+/// own arguments, and run something else.
+fn check_command(args: &RunArgs) -> Result<(), Failure> {
     let words = args.command.len();
+    if !args.shell && args.command[0].is_empty() {
+        return Err(Failure::usage(
+            "COMMAND: \"\" is not allowed; allowed: a program and its arguments",
+        ));
+    }
     if args.shell && words > 1 {
         return Err(Failure::usage(format_args!(
             "--shell: {words} arguments after -- are not allowed; allowed: one, in quotes, such as -c -- 'echo hi there'"

@@ -151,7 +151,7 @@ async fn it_dies_of_the_signal_that_ended_the_program() {
 #[tokio::test]
 async fn wrong_usage() {
     let servers = three(ARGS).await;
-    let rows: [(&[&str], &str); 20] = [
+    let rows: [(&[&str], &str); 21] = [
         (&["a"], "required"),
         (
             &["a", "-c", "--", "echo", "hi", "there"],
@@ -190,6 +190,7 @@ async fn wrong_usage() {
             "--policy: 1 is not allowed; allowed: 2 to 3 over 3 masters",
         ),
         (&["a,", "--", "true"], "a name is empty"),
+        (&["a", "--", "", "x"], "COMMAND: \"\" is not allowed"),
         (&["multilock_x", "--", "true"], "is not allowed"),
         (&["a", "b", "--seats", "2", "--", "true"], "--seats: 2 names"),
         (
