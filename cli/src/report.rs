@@ -105,10 +105,12 @@ impl State {
 /// Describes a name in one line.
 pub(crate) fn describe(name: &Inspection, policy: Policy) -> String {
     let state = match State::of(name, policy) {
-        State::Held => format!("held by {}{}", holders(name), left(name)),
-        State::Read => format!("read by {}{}", holders(name), left(name)),
-        State::Kept if has_string(name) => format!("kept from being locked by {OTHERS}{}", left(name)),
-        State::Kept => format!("kept from being locked, and held by nobody{}", left(name)),
+        State::Held => format!("held by {}{}", holders(name), left(name, UNLESS)),
+        State::Read => format!("read by {}{}", holders(name), left(name, UNLESS)),
+        State::Kept if has_string(name) => {
+            format!("kept from being locked by {OTHERS}{}", left(name, UNLESS))
+        }
+        State::Kept => format!("kept from being locked, and held by nobody{}", left(name, "")),
         State::Free => "free".to_owned(),
         State::Unknown => format!("not known to be held or free ({})", missing(name)),
     };
@@ -183,11 +185,9 @@ fn missing(name: &Inspection) -> String {
     }
 }
 
-fn left(name: &Inspection) -> String {
+fn left(name: &Inspection, condition: &str) -> String {
     let left = name.nodes.iter().filter_map(|(_, state)| remaining(state)).max();
-    left.map_or(String::new(), |left| {
-        format!(" for {} unless renewed", Rough(left))
-    })
+    left.map_or(String::new(), |left| format!(" for {}{condition}", Rough(left)))
 }
 
 /// Longest time for which a master keeps the name locked.

@@ -25,6 +25,10 @@ async fn the_names_are_kept_for_as_long_as_is_asked() {
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let refused = run(multilock(&urls(&servers)), &["a", "-n", "--", "true"]).await;
     assert_eq!(refused.code, Some(75), "{refused:?}");
+    let mut inspect = multilock(&urls(&servers));
+    let told = said(inspect.args(["inspect", "a"]).spawn().expect("the command")).await;
+    let is_told = told.stdout.contains("held by nobody for ") && !told.stdout.contains("renewed");
+    assert!(is_told, "nobody renews it: {told:?}");
     let next = connect(urls(&servers))
         .await
         .red_lock("a")
