@@ -46,6 +46,8 @@ pub(super) struct Supervisor {
     voice: Voice,
     /// Line that names the processes to watch.
     watched: String,
+    /// Time at which it kills the program, and then ends itself.
+    kill_at: Duration,
     /// Number of others that may still be started in its place.
     spare: u8,
 }
@@ -77,6 +79,7 @@ impl Supervisor {
             stdin,
             voice,
             watched: String::new(),
+            kill_at: Duration::MAX,
             spare: SPARE,
         })
     }
@@ -104,7 +107,8 @@ impl Supervisor {
     pub(super) fn tell(&mut self, ask_in: Option<Duration>, kill_in: Duration) {
         let now = now();
         let ask_at = ask_in.map_or("-".to_owned(), |ask_in| (now + ask_in).as_nanos().to_string());
-        self.write(&format!("until {ask_at} {}", (now + kill_in).as_nanos()));
+        self.kill_at = now + kill_in;
+        self.write(&format!("until {ask_at} {}", self.kill_at.as_nanos()));
     }
 
     fn write(&mut self, line: &str) {
@@ -119,6 +123,10 @@ impl Supervisor {
             return;
         }
         self.pid = None;
+        if now() >= self.kill_at {
+            // It has killed the program, while this process was stopped.
+            return;
+        }
         let voice = self.voice;
         let Some(spare) = self.spare.checked_sub(1) else {
             voice.warn("the supervising process has ended again; the program is not supervised any more");

@@ -342,7 +342,7 @@ async fn a_lease_that_ended_is_told_without_what_masters_said_before() {
     })
     .await;
     assert_eq!(code, Some(124), "{stderr}");
-    for word in ["granted", "Expired", "votes"] {
+    for word in ["granted", "Expired", "votes", "supervising"] {
         assert!(!stderr.contains(word), "{stderr}");
     }
     assert!(stderr.contains("; the program was made to end\n"), "{stderr}");
