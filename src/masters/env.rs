@@ -186,6 +186,8 @@ impl<S: Into<OsString>, V: Fn(&str) -> Option<S>> Variables<V> {
             line.split_once(" #")
                 .map_or(line.len(), |(before, _)| before.len())
         };
+        // Editors of Windows begin a file with a byte order mark.
+        let list = list.trim_start_matches('\u{feff}');
         let lines = list.lines().map(|line| line[..comment(line)].trim());
         let lines = lines.filter(|line| !line.starts_with('#'));
         let urls = lines.flat_map(|line| line.split(',')).map(str::trim);

@@ -158,6 +158,16 @@ fn empty_variables_are_not_set() {
 }
 
 #[test]
+fn a_byte_order_mark_is_no_part_of_the_first_url() {
+    let variable =
+        |name: &str| (name == NODES).then(|| String::from("\u{feff}# masters\r\nredis://10.0.0.1\r\n"));
+    let builder = MastersBuilder::from_variables(variable).expect("one node");
+    assert_eq!(builder.nodes.len(), 1);
+    let variable = |name: &str| (name == NODES).then(|| String::from("\u{feff}redis://10.0.0.1"));
+    assert!(MastersBuilder::from_variables(variable).is_ok());
+}
+
+#[test]
 fn durations_without_a_unit_are_in_seconds() {
     let lease = |text: &'static str| {
         let variable = move |name: &str| match name {
