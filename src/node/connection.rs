@@ -208,6 +208,13 @@ impl Link {
         let known = &self.recollection;
         known.clock.observe(stamp.clock_us, now);
         known.clock.answered(begun);
+        self.check_stamp(stamp, begun, now);
+    }
+
+    /// Looks in a stamp for a step of the master's clock, and for a wiped memory. A late answer tells of both, too, although
+    /// its clock is too old to be taken in.
+    pub(crate) fn check_stamp(&self, stamp: Stamp<'_>, begun: Moment, now: Moment) {
+        let known = &self.recollection;
         known.clock_check.observe(stamp.clock_us, begun, now);
         let is_wiped = |record: &Arc<str>| **record != *stamp.record;
         if known.record.as_ref().is_some_and(is_wiped) {

@@ -506,8 +506,12 @@ impl Round {
             links: self.links.clone(),
             request: Arc::clone(&self.request),
             op: self.trace.op,
-            sent: self.sent,
-            sent_later: self.others.as_ref().map(|others| (others.nodes, others.sent)),
+            sent: (self.sent, self.begun),
+            sent_later: self
+                .others
+                .as_ref()
+                .map(|others| (others.nodes, (others.sent, others.begun))),
+            stamped_by: (self.trust != Trust::All).then_some(self.pool.clock),
             release: self.release.clone().map(handed),
             unconfirmed: self.unconfirmed().cloned(),
         });

@@ -11,6 +11,8 @@ use crate::protocol::claim::Claim;
 use crate::protocol::command::Request;
 use crate::protocol::fault::Fault;
 use crate::protocol::node_set::NodeSet;
+use crate::protocol::reply::Stamp;
+use crate::time::clock::{Clock, Moment};
 
 /// Function that is called with the index of a master.
 pub(super) type Hook = Arc<dyn Fn(usize) + Send + Sync>;
@@ -21,9 +23,11 @@ pub(super) struct TimedOutRequest {
     pub(super) links: Links,
     pub(super) request: Arc<Request>,
     pub(super) op: Op,
-    pub(super) sent: Instant,
+    pub(super) sent: (Instant, Moment),
     /// Masters that were asked later, and the time at which they were.
-    pub(super) sent_later: Option<(NodeSet, Instant)>,
+    pub(super) sent_later: Option<(NodeSet, (Instant, Moment))>,
+    /// Clock of leases, if answers begin with a stamp.
+    pub(super) stamped_by: Option<Clock>,
     /// Claim that the request released, and the slots at which the release is pending.
     pub(super) release: Option<(Claim, Vec<Arc<Slot>>)>,
     /// Called for a master that did not execute the request, or may not have.
@@ -34,10 +38,16 @@ impl Late for TimedOutRequest {
     fn answered(self: Arc<Self>, node: usize, answer: node::Answer) {
         let Ok(link) = &self.links[node] else { return };
         link.react_to(&answer, false);
+        let later = self.sent_later.filter(|(nodes, _)| nodes.contains(node));
+        let (sent, begun) = later.map_or(self.sent, |(_, sent)| sent);
+        if let Some(clock) = self.stamped_by
+            && let Some(stamp) = answer.as_ref().ok().and_then(Stamp::at_head_of)
+        {
+            link.check_stamp(stamp, begun, clock.now());
+        }
         let has_no_script = Fault::is_no_script(&answer);
         if !matches!(answer, Err(Fault::Unknown(_) | Fault::NotSent(_))) {
-            let later = self.sent_later.filter(|(nodes, _)| nodes.contains(node));
-            link.took(self.op, later.map_or(self.sent, |(_, sent)| sent));
+            link.took(self.op, sent);
         }
         if let Some(hook) = &self.unconfirmed
             && node::needs_retry(&answer)

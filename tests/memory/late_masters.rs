@@ -54,6 +54,28 @@ async fn with_a_late_master() -> (Cluster, Masters) {
     (cluster, masters)
 }
 
+/// The answers of a master come after the node timeout, and the first of them shows that its clock has passed the end of a hold.
+#[tokio::test(start_paused = true)]
+async fn a_late_answer_tells_of_a_clock_that_stepped() {
+    let cluster = Cluster::new(3);
+    let masters = connect_by_default(&cluster).await;
+    cluster.master(0).crash();
+    sleep(ms(500)).await;
+    let lease = ms(10_000);
+    let guard = masters
+        .red_lock("a")
+        .lease(lease)
+        .lock()
+        .await
+        .expect("two grant");
+    cluster.master(1).set_delay(ms(0), ms(60));
+    cluster.master(1).set_clock_forward(lease + ms(1000));
+    assert!(guard.is_valid(), "nobody can know");
+    assert!(masters.red_lock("b").try_lock().await.is_err());
+    sleep(ms(100)).await;
+    assert!(!guard.is_valid(), "one master of three has it");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_release_is_sent_once_to_a_master_that_is_late() {
     let (cluster, masters) = with_a_late_master().await;
