@@ -1,4 +1,4 @@
-//! Thrifty rounds: an attempt that asks only as many masters as are needed, while nothing speaks against it.
+//! The masters that an attempt asks first: all, or the first one alone, or in a thrifty round as many as are needed.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

@@ -220,6 +220,17 @@ async fn a_server_without_lua() {
     assert!(matches!(reason, Unfit::NoScripts { .. }), "{reason}");
 }
 
+/// The scripts are loaded, and cannot be called.
+#[tokio::test]
+async fn a_server_that_renames_evalsha() {
+    let met = Met::all(Script::new()).await;
+    let server = Server::start_with(&["--rename-command", "EVALSHA", ""]).await;
+    let urls = [server.url(), met.servers[0].url(), met.servers[1].url()];
+    let (reason, text) = met.refusal(patient(urls)).await;
+    assert!(matches!(reason, Unfit::Denied { .. }), "{reason}");
+    assert!(text.contains("unknown command 'EVALSHA'"), "{text}");
+}
+
 const LEASE: Duration = Duration::from_secs(4);
 
 /// With a quarantine of four seconds, and every master connected.

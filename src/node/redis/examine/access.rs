@@ -7,7 +7,7 @@ use crate::admin::examination::{Denial, DeniedCommand};
 use crate::node::redis::pipeline::Pipe;
 use crate::node::redis::server::NOBODY;
 use crate::protocol::calls;
-use crate::protocol::fault::{Fault, FaultClass};
+use crate::protocol::fault::{Fault, FaultClass, is_unknown_command};
 use crate::protocol::keys::{fair_channels, revocation_mark};
 use crate::protocol::permissions;
 use crate::protocol::text::text;
@@ -124,8 +124,7 @@ async fn dry_run(pipe: &Pipe, all: &[NeededCommand]) -> Option<Vec<DeniedCommand
 }
 
 fn is_unknown(error: &str) -> bool {
-    let error = error.to_ascii_lowercase();
-    error.contains("unknown subcommand") || error.contains("unknown command")
+    is_unknown_command(error) || error.to_ascii_lowercase().contains("unknown subcommand")
 }
 
 async fn by_running(pipe: &Pipe, all: &[NeededCommand]) -> Vec<DeniedCommand> {
