@@ -113,9 +113,13 @@ pub enum NodeError {
     /// The server answered, and cannot be used until its configuration or this client's changes.
     #[error("{0}")]
     Unfit(#[from] Unfit),
-    /// The server could not be reached, or is not ready (yet).
+    /// The server could not be reached.
     #[error("{0}")]
     Unavailable(String),
+    /// The server answered with an error that may pass: it loads its data set, runs a long script, or has as many clients as
+    /// it takes.
+    #[error("{0}")]
+    NotReady(String),
     /// The first attempt to connect is still in progress.
     #[error("not connected yet")]
     Connecting,
@@ -127,6 +131,7 @@ impl NodeError {
     pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::Unavailable(_)
+            | Self::NotReady(_)
             | Self::Connecting
             | Self::Unfit(Unfit::Replica | Unfit::SameServer { .. }) => true,
             Self::Unfit(_) => false,

@@ -7,6 +7,13 @@ use super::finding::Finding;
 pub(super) fn finding(error: &NodeError) -> Finding {
     match error {
         NodeError::Unfit(reason) => of(reason),
+        NodeError::NotReady(error) => Finding::warning(
+            "not_ready",
+            error,
+            "wait until it has loaded, or ended its script; or raise its maxclients; until then, locks need their majority from the other \
+             masters",
+        )
+        .faq("too few"),
         other => Finding::warning(
             "unreachable",
             other,

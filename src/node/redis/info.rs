@@ -94,7 +94,7 @@ impl<'a> Info<'a> {
             return Err(Unfit::Cluster.into());
         }
         if self.fact("loading") == "1" {
-            return Err(NodeError::Unavailable("loading its data set".into()));
+            return Err(NodeError::NotReady("loading its data set".into()));
         }
         match role {
             Some("master") => {}

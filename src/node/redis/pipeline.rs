@@ -48,8 +48,8 @@ struct CallQueue {
     last_received: Option<Instant>,
     /// Waker of the task that sends, while the task sleeps.
     driver: Option<Waker>,
-    /// Reason of the end.
-    closed: Option<Arc<str>>,
+    /// Answer to every call since the end.
+    closed: Option<Fault>,
 }
 
 struct PendingCall {
@@ -99,10 +99,10 @@ impl Pipe {
         let mut queue = self.queue.lock();
         let waiting = self.waiting() + packed.len();
         let is_full = waiting > MOST && !queue.calls.is_empty();
-        let full = || is_full.then(|| "too much waits for its answers".into());
-        if let Some(reason) = queue.closed.clone().or_else(full) {
+        let full = || is_full.then(|| Fault::NotSent("too much waits for its answers".into()));
+        if let Some(fault) = queue.closed.clone().or_else(full) {
             drop(queue);
-            reply.give(Err(Fault::NotSent(reason)));
+            reply.give(Err(fault));
             return;
         }
         queue.bytes.extend_from_slice(packed);
@@ -140,7 +140,9 @@ impl Pipe {
         let reason: Arc<str> = reason.into();
         let calls = {
             let mut queue = self.queue.lock();
-            queue.closed.get_or_insert_with(|| Arc::clone(&reason));
+            queue
+                .closed
+                .get_or_insert_with(|| Fault::NotSent(Arc::clone(&reason)));
             queue.bytes = Vec::new();
             self.waiting.store(0, Ordering::Relaxed);
             std::mem::take(&mut queue.calls)
@@ -329,11 +331,13 @@ impl Driver {
         let mut done = 0;
         for answer in self.answers.drain(..) {
             let Some(call) = queue.calls.pop_front() else {
-                return Err(match answer {
+                if let Err(fault) = answer
+                    && !self.has_answered
+                {
                     // A server that refuses the connection says so. After a call an error may repeat a login.
-                    Err(Fault::Server { error, .. }) if !self.has_answered => error.to_string(),
-                    _ => "an answer to nothing".into(),
-                });
+                    queue.closed = Some(fault);
+                }
+                return Err("an answer to nothing".into());
             };
             self.has_answered = true;
             done += call.bytes;

@@ -34,10 +34,9 @@ pub(crate) fn judge(fault: Fault) -> NodeError {
             error: error.to_string(),
         }
         .into(),
+        Fault::Server { error, .. } => NodeError::NotReady(error.to_string()),
         // A call there will be reported as not sent, for this reason.
-        Fault::Server { error: reason, .. } | Fault::NotSent(reason) => {
-            NodeError::Unavailable(reason.to_string())
-        }
+        Fault::NotSent(reason) => NodeError::Unavailable(reason.to_string()),
         other => NodeError::Unavailable(other.vote().to_string()),
     }
 }

@@ -1,7 +1,8 @@
 //! Masters that cannot be asked, or may have forgotten.
 
 use multilock::{Closing, Masters, Policy};
-use multilock_test_support::{Keep, PATIENT, label, three};
+use multilock_test_support::{Keep, PATIENT, label, three, until};
+use tokio::net::TcpStream;
 
 use super::{all, doctor, doctor_with, word};
 use crate::stage::{ms, urls};
@@ -30,6 +31,31 @@ async fn masters_out_of_reach() {
         diagnosis.told["masters"][2]["error"]
             .as_str()
             .is_some_and(|error| error.contains("no answer"))
+    );
+}
+
+#[tokio::test]
+async fn a_master_with_as_many_clients_as_it_takes() {
+    let servers = three(&[]).await;
+    let only = TcpStream::connect(("127.0.0.1", servers[1].port()))
+        .await
+        .expect("a connection");
+    until("it takes no more clients", async || {
+        let set = servers[1]
+            .try_command(&["CONFIG", "SET", "maxclients", "1"])
+            .await;
+        set.is_err()
+    })
+    .await;
+    let diagnosis = doctor(all(&urls(&servers))).await;
+    drop(only);
+    let node = label(&servers[1]);
+    diagnosis.only(
+        ("warning", "not_ready"),
+        Some(&node),
+        "max number of clients",
+        "maxclients",
+        0,
     );
 }
 
