@@ -135,16 +135,10 @@ impl MastersArgs {
 /// that are given.
 fn without_variables(command: Command) -> Command {
     let command = command.mut_args(|arg| {
-        let is_duration = arg
-            .get_value_names()
-            .is_some_and(|names| names.iter().any(|name| name == "DUR"));
-        // So that a negative one is refused as such, and is not taken for the name of a lock.
-        let arg = if is_duration {
-            arg.allow_negative_numbers(true)
-        } else {
-            arg
-        };
-        arg.env(None::<&'static str>)
+        let is_option_with_value = arg.get_action().takes_values() && !arg.is_positional();
+        // So that a negative number is refused as the value of its option, and is not taken for the name of a lock.
+        arg.allow_negative_numbers(is_option_with_value)
+            .env(None::<&'static str>)
     });
     command.mut_subcommands(without_variables)
 }

@@ -151,7 +151,7 @@ async fn it_dies_of_the_signal_that_ended_the_program() {
 #[tokio::test]
 async fn wrong_usage() {
     let servers = three(ARGS).await;
-    let rows: [(&[&str], &str); 21] = [
+    let rows: [(&[&str], &str); 23] = [
         (&["a"], "required"),
         (
             &["a", "-c", "--", "echo", "hi", "there"],
@@ -179,6 +179,14 @@ async fn wrong_usage() {
         (
             &["a", "-w", "-5", "--", "true"],
             "allowed: a duration such as 30s",
+        ),
+        (
+            &["a", "-E", "-1", "--", "true"],
+            "invalid value '-1' for '--conflict-exit-code <CODE>'",
+        ),
+        (
+            &["a", "--policy", "-1", "--", "true"],
+            "invalid value '-1' for '--policy ",
         ),
         (&["a", "--drift-factor", "x", "--", "true"], "allowed: a number"),
         (
