@@ -56,6 +56,15 @@ enum Work<'a> {
     Input,
 }
 
+/// A lock that is to be taken on connected masters, and the work under it.
+struct Job<'a> {
+    args: &'a TakeArgs,
+    masters: &'a Masters,
+    work: Work<'a>,
+    /// A program is asked to end this long before the end of the hold.
+    notice: Duration,
+}
+
 pub(crate) async fn run(args: &RunArgs, masters: &MastersArgs, voice: Voice) -> Result<End, Failure> {
     take(&args.take, masters, Work::Program(args, masters), voice).await
 }
@@ -131,7 +140,13 @@ async fn connect_and_take(
         Waited::Done(connected) => connected?,
         Waited::Interrupted(signal) => return Ok(End::Signal(signal)),
     };
-    let end = with_masters(args, &masters, (work, notice), account, &mut signals, voice).await;
+    let job = Job {
+        args,
+        masters: &masters,
+        work,
+        notice,
+    };
+    let end = with_masters(&job, account, &mut signals, voice).await;
     // Messages that are still on their way reach the masters.
     masters.close(Closing::Release).await;
     end
@@ -253,43 +268,44 @@ async fn interruptible<T>(signals: &mut Signals, work: impl Future<Output = T>) 
 }
 
 async fn with_masters(
-    args: &TakeArgs,
-    masters: &Masters,
-    work: (Work<'_>, Duration),
+    job: &Job<'_>,
     account: &mut Account,
     signals: &mut Signals,
     voice: Voice,
 ) -> Result<End, Failure> {
+    let Job { args, masters, .. } = job;
     match args.seats {
         Some(seats) => {
             let lock = permits(args, masters, seats)?;
             let seat = |permit: &MultiLockGuard<Permit>| Some(permit.seat());
-            under(args, lock, seat, work, account, signals, voice).await
+            under(job, lock, seat, account, signals, voice).await
         }
         None if args.shared => {
             let lock = exclusive(args, masters).read();
-            under(args, lock, |_| None, work, account, signals, voice).await
+            under(job, lock, |_| None, account, signals, voice).await
         }
         None => {
             let lock = exclusive(args, masters);
-            under(args, lock, |_| None, work, account, signals, voice).await
+            under(job, lock, |_| None, account, signals, voice).await
         }
     }
 }
 
-/// Does the work under a lock. `seat` tells the seat of a permit. A program is asked to end `notice` before the end of the hold.
+/// Does the work under a lock. `seat` tells the seat of a permit.
 async fn under<M: Mode>(
-    args: &TakeArgs,
+    job: &Job<'_>,
     lock: MultiLock<M>,
     seat: impl Fn(&MultiLockGuard<M>) -> Option<u32>,
-    (work, notice): (Work<'_>, Duration),
     account: &mut Account,
     signals: &mut Signals,
     voice: Voice,
 ) -> Result<End, Failure> {
+    let Job {
+        args, work, notice, ..
+    } = *job;
     let begun = account.begun;
     let lock = with_options(lock, args, begun);
-    let guard = match interruptible(signals, acquire(args, &lock, begun, voice)).await {
+    let guard = match interruptible(signals, acquire(job, &lock, begun, voice)).await {
         Waited::Done(Ok(guard)) => guard,
         Waited::Done(Err(mut error)) => {
             if let (LockError::TimedOut { waited, .. }, Some(wait)) = (&mut error, args.wait) {
@@ -346,18 +362,18 @@ fn with_options<M: Mode>(mut lock: MultiLock<M>, args: &TakeArgs, begun: Instant
 }
 
 async fn acquire<M: Mode>(
-    args: &TakeArgs,
+    job: &Job<'_>,
     lock: &MultiLock<M>,
     begun: Instant,
     voice: Voice,
 ) -> Result<MultiLockGuard<M>, LockError> {
-    if args.try_only {
+    if job.args.try_only {
         return lock.try_lock().await;
     }
     tokio::select! {
         biased;
         granted = lock.lock() => granted,
-        () = show_who_holds(lock, args.policy, begun, voice) => unreachable!("it is shown for as long as it is waited"),
+        () = show_who_holds(job.masters, lock, job.args.policy, begun, voice) => unreachable!("it is shown for as long as it is waited"),
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use multilock::{Inspection, Mode, MultiLock, Policy};
+use multilock::{Inspection, Masters, Mode, MultiLock, NodeStatus, Policy};
 use tokio::time::{Instant, sleep};
 
 use crate::report::{State, describe, hold_id, holders};
@@ -23,15 +23,17 @@ const LINE_EVERY: Duration = Duration::from_secs(60);
 
 /// Shows the holder. Never ends. When it is dropped, it clears the redrawn line.
 pub(super) async fn show_who_holds<M: Mode>(
+    masters: &Masters,
     lock: &MultiLock<M>,
     policy: Policy,
     begun: Instant,
     voice: Voice,
 ) {
-    show(lock, policy, begun, voice, |line| voice.warn(line)).await;
+    show(masters, lock, policy, begun, voice, |line| voice.warn(line)).await;
 }
 
 async fn show<M: Mode>(
+    masters: &Masters,
     lock: &MultiLock<M>,
     policy: Policy,
     begun: Instant,
@@ -45,7 +47,7 @@ async fn show<M: Mode>(
         sleep(AT_FIRST).await;
     }
     let mut redrawn = LiveLine::begin(voice);
-    let (mut due, mut shown) = (Instant::now(), Vec::new());
+    let (mut due, mut shown) = (Instant::now(), Default::default());
     loop {
         let is_due = Instant::now() >= due;
         if (is_due || voice == Voice::Verbose || voice.may_redraw())
@@ -53,8 +55,10 @@ async fn show<M: Mode>(
         {
             let waited = Rough(begun.elapsed());
             let states: Vec<String> = names.iter().map(|name| describe(name, policy)).collect();
-            let line = format!("waiting for {waited}: {}", states.join("; "));
+            let refusing = refusing(masters);
+            let line = format!("waiting for {waited}: {}{refusing}", states.join("; "));
             let seen: Vec<_> = names.iter().map(|name| what_counts(name, policy)).collect();
+            let seen = (seen, refusing);
             if is_due || (voice == Voice::Verbose && seen != shown) {
                 redrawn.erase();
                 say(&line);
@@ -92,6 +96,19 @@ async fn look<M: Mode>(lock: &MultiLock<M>) -> Option<Vec<Inspection>> {
         }
     }
     None
+}
+
+/// Masters that answer requests for the lock with errors, whatever the state of its names.
+fn refusing(masters: &Masters) -> String {
+    let nodes = masters.status().nodes;
+    let answers_errors = |node: &&NodeStatus| node.connection.as_ref().is_ok_and(|to| to.is_refusing);
+    match nodes.iter().filter(answers_errors).count() {
+        0 => String::new(),
+        count => format!(
+            "; {count} of {} masters answer with errors (see multilock doctor)",
+            nodes.len()
+        ),
+    }
 }
 
 /// Part of an inspection; its change is worth a line of a verbose wait.
@@ -133,11 +150,8 @@ mod tests {
             guards.push(masters.red_lock("a"));
         }
         let mut lines = Vec::new();
-        let lock = cluster
-            .connect(Masters::builder())
-            .await
-            .expect("connected")
-            .red_lock("a");
+        let masters = cluster.connect(Masters::builder()).await.expect("connected");
+        let lock = masters.red_lock("a");
         let holding = async {
             for lock in &guards {
                 let guard: MultiLockGuard = lock.lock().await.expect("free");
@@ -146,7 +160,7 @@ mod tests {
             }
         };
         let begun = Instant::now();
-        let showing = show(&lock, Policy::RedLock, begun, voice, |line| {
+        let showing = show(&masters, &lock, Policy::RedLock, begun, voice, |line| {
             lines.push(line.to_owned());
         });
         let _ = timeout(within, async { tokio::join!(holding, showing) }).await;
@@ -195,7 +209,7 @@ mod tests {
             .expect("connected");
         let (lock, mut lines) = (masters.red_lock("a"), Vec::new());
         let begun = Instant::now();
-        let showing = show(&lock, Policy::RedLock, begun, Voice::Verbose, |line| {
+        let showing = show(&masters, &lock, Policy::RedLock, begun, Voice::Verbose, |line| {
             lines.push(line.to_owned());
         });
         let _ = timeout(Duration::from_secs(20), async {
@@ -207,6 +221,31 @@ mod tests {
             "{lines:?}"
         );
         assert!(!lines.iter().any(|line| line.contains("held by")), "{lines:?}");
+    }
+
+    /// Nobody holds the name, and masters that are out of memory grant nothing.
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_for_masters_that_answer_with_errors_tells_of_these() {
+        let (masters, cluster) = Masters::in_memory(3).await.expect("masters");
+        for place in 0..2 {
+            cluster.master(place).out_of_memory(true);
+        }
+        let (lock, mut lines) = (masters.red_lock("a"), Vec::new());
+        let begun = Instant::now();
+        let showing = show(&masters, &lock, Policy::RedLock, begun, Voice::Normal, |line| {
+            lines.push(line.to_owned());
+        });
+        let _ = timeout(Duration::from_secs(20), async {
+            tokio::join!(lock.lock(), showing)
+        })
+        .await;
+        assert!(
+            lines
+                .iter()
+                .all(|line| line.contains("; 2 of 3 masters answer with errors")),
+            "{lines:?}"
+        );
+        assert!(!lines.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
