@@ -16,12 +16,12 @@ pub(super) struct LinePlace<'a> {
 
 impl Drop for LinePlace<'_> {
     fn drop(&mut self) {
-        give_up(self.client, self.position.withdraw());
+        pass_on(self.client, self.position.withdraw());
     }
 }
 
 /// Hands the turn or hold of a waiter on to the next one, or releases it.
-pub(super) fn give_up(client: &Arc<ClientCore>, delivery: Option<Delivery<Hold>>) {
+pub(super) fn pass_on(client: &Arc<ClientCore>, delivery: Option<Delivery<Hold>>) {
     if let Some(Delivery::Hold(hold)) = delivery {
         drop(HoldGuard::handed_on(client, hold, false, None));
     }

@@ -400,7 +400,7 @@ fn watch_absence_of(
         .state
         .on_absence(waiter.comes_within, wakes_by, move |state| {
             client.pool.log_throttle.not_polled(&names);
-            line::give_up(&client, mailbox.take());
+            line::pass_on(&client, mailbox.take());
             let entry = QueueEntry {
                 waiter,
                 state: Arc::clone(state),
@@ -414,7 +414,7 @@ fn watch_absence_of(
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         // Wakes the next task in line. On a runtime of one thread that task asks after the messages below are sent.
-        line::give_up(&self.request.client, self.mailbox.take());
+        line::pass_on(&self.request.client, self.mailbox.take());
         let pool = &self.request.client.pool;
         self.request.trace.label.waited();
         pool.topics.waiters.remove(self.entry.state.number);

@@ -223,11 +223,16 @@ impl MultiLock {
             };
             drop(over);
             match ended {
-                Ok(Some(output)) => return self.give_up(guard, output).await.map(CandidacyEnd::Body),
+                Ok(Some(output)) => {
+                    return self
+                        .release_after_body(guard, output)
+                        .await
+                        .map(CandidacyEnd::Body);
+                }
                 Ok(None) => {
                     log::stepped_down(&self.options.names);
                     // No output is to be returned, and the log shows a release that is not confirmed.
-                    let _ = self.give_up(guard, ()).await;
+                    let _ = self.release_after_body(guard, ()).await;
                 }
                 Err(loss) => log::leads_no_longer(&self.options.names, &loss),
             }

@@ -630,11 +630,11 @@ impl<M: Mode> MultiLock<M> {
             loss = guard.lost() => return Err(RunError::Lost(loss)),
             output = body(&guard) => output,
         };
-        self.give_up(guard, output).await
+        self.release_after_body(guard, output).await
     }
 
     /// Releases the lock after a body that has come to its end.
-    async fn give_up<T>(&self, guard: MultiLockGuard<M>, output: T) -> Result<T, RunError<T>> {
+    async fn release_after_body<T>(&self, guard: MultiLockGuard<M>, output: T) -> Result<T, RunError<T>> {
         match self.options.unlock_after_a_body(guard).await {
             Ok(()) => Ok(output),
             Err(votes) => Err(RunError::Overlapped { output, votes }),

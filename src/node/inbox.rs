@@ -123,7 +123,7 @@ impl Inbox {
 
     /// Answers in place of every master that has not answered yet, and returns these masters. Their own
     /// answers go to `late`.
-    pub(crate) fn give_up(&self, late: Arc<dyn Late>, fault: impl Fn(usize) -> Fault) -> Vec<usize> {
+    pub(crate) fn stop_waiting(&self, late: Arc<dyn Late>, fault: impl Fn(usize) -> Fault) -> Vec<usize> {
         let mut state = self.0.lock();
         state.late = Some(late);
         let mut silent = Vec::new();
@@ -273,7 +273,7 @@ mod tests {
         let silence = Fault::Unknown("none".into());
         let listener = Arc::new(Listener::default());
         assert_eq!(
-            inbox.give_up(Arc::clone(&listener) as _, |_| silence.clone()),
+            inbox.stop_waiting(Arc::clone(&listener) as _, |_| silence.clone()),
             [1]
         );
         late.give(Ok(Value::Int(1)));
@@ -281,6 +281,9 @@ mod tests {
         assert_eq!(inbox.poll_take(&cx), Poll::Ready((0, Ok(Value::Int(1)))));
         assert_eq!(inbox.poll_take(&cx), Poll::Ready((1, Err(silence))));
         assert!(inbox.poll_take(&cx).is_pending());
-        assert_eq!(inbox.give_up(listener, |_| Fault::Unknown("again".into())), []);
+        assert_eq!(
+            inbox.stop_waiting(listener, |_| Fault::Unknown("again".into())),
+            []
+        );
     }
 }

@@ -474,7 +474,7 @@ impl Round {
             self.alarm = self.pool.deadlines.set(at, cx);
         }
         if self.alarm.is_none() {
-            self.give_up(Some("awaited outside of a tokio runtime"));
+            self.stop_waiting(Some("awaited outside of a tokio runtime"));
             return self.poll_arrived(cx);
         }
         let now = Instant::now();
@@ -486,7 +486,7 @@ impl Round {
             return self.poll_arrived(cx);
         }
         let is_stalled = self.pool.deadlines.is_stalled(self.alarm.as_ref());
-        self.give_up(is_stalled.then_some(STALLED));
+        self.stop_waiting(is_stalled.then_some(STALLED));
         self.poll_arrived(cx)
     }
 
@@ -499,7 +499,7 @@ impl Round {
     }
 
     /// Stops waiting for masters that have not answered: at the deadline, or for another cause.
-    fn give_up(&mut self, cause: Option<&str>) {
+    fn stop_waiting(&mut self, cause: Option<&str>) {
         let within = self.pool.config.node_timeout;
         let handed = |claim| (claim, self.pool.slots.clone());
         let late = Arc::new(TimedOutRequest {
@@ -524,7 +524,7 @@ impl Round {
             },
             Some(cause) => Fault::NotAwaited(cause.into()),
         };
-        for node in self.inbox.give_up(late, silence) {
+        for node in self.inbox.stop_waiting(late, silence) {
             let Some(link) = link(node) else { continue };
             if at_deadline {
                 link.kept_silent(self.asked_at(node).0);

@@ -99,7 +99,7 @@ pub fn giving_up_and_an_answer_are_one_answer() {
             .collect();
         let kept = Kept::new();
         let late: Arc<dyn Late> = kept.clone();
-        let gave_up = inbox.give_up(late, silent);
+        let gave_up = inbox.stop_waiting(late, silent);
         let cx = Context::from_waker(Waker::noop());
         let mut seen = [0; 2];
         for _ in 0..2 {
