@@ -91,14 +91,12 @@ run-command:
 run-in-containers:
 	@scripts/test-compose.sh $(IN_CONTAINERS)
 
-# The files that loom's crate includes have tests and examples of the crate itself.
-WITHOUT_LOOM = $(subst -p multilock-loom,,$(CARGO_TEST))
 run-computing:
-	@nice $(WITHOUT_LOOM) --lib $(addprefix --test ,$(COMPUTING))
+	@nice $(CARGO_TEST) --lib $(addprefix --test ,$(COMPUTING))
 
 # One processor compiles them all.
 run-doc:
-	@nice $(WITHOUT_LOOM) --doc
+	@nice $(CARGO_TEST) --doc
 
 # Every directed schedule, and few at random.
 run-simulation:
