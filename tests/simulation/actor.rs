@@ -1,5 +1,8 @@
 //! A task that does, at random, everything that the API offers.
 
+mod lead;
+pub(crate) mod permits;
+
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +19,7 @@ use crate::client_plan::{Alike, Pace};
 use crate::guard::{Guard, Lock, LockKind};
 use crate::history::Kind;
 use crate::plan::{Class, ms, ms_of, pick};
-use crate::world::{Mine, Terms, Told, World};
-
-/// Permits of each name.
-pub(crate) const PERMITS: u32 = 2;
+use crate::world::{Mine, Terms, World};
 
 pub(crate) struct Actor {
     world: Arc<World>,
@@ -85,15 +85,6 @@ impl Actor {
         }
         while !self.mine.is_empty() {
             self.leave().await;
-        }
-    }
-
-    /// Works with one permit after the other until `end`.
-    pub(crate) async fn take_permits(mut self, end: Instant) {
-        while Instant::now() < end {
-            let name = self.world.plan.names[0].to_owned();
-            self.run_with_permit_of(name).await;
-            sleep(self.ms(0..=20)).await;
         }
     }
 
@@ -469,7 +460,7 @@ impl Actor {
         let job = lock.wait(self.ms(1..=1500)).once(keep);
         let (world, client) = (Arc::clone(&self.world), self.seat.place);
         let (pause, fails) = (self.ms(0..=60), self.rng.random_bool(0.2));
-        let (lent, ended) = (std::sync::Mutex::new(None), std::sync::Mutex::new(Duration::ZERO));
+        let ended = std::sync::Mutex::new(Duration::ZERO);
         let outcome = job
             .run(async |guard| {
                 let begun = Kind::JobBegun {
@@ -477,65 +468,17 @@ impl Actor {
                     keep,
                 };
                 world.history.note(Some(client), begun);
-                let hold = world.lent(client, terms, std::slice::from_ref(&name), guard);
-                *lent.lock().expect("not poisoned") = Some(hold);
+                let lent = world.lent(client, terms, std::slice::from_ref(&name), guard);
                 sleep(pause).await;
-                world.look(Some((hold, Told::lent(guard))));
+                lent.look();
                 *ended.lock().expect("not poisoned") = world.history.now();
                 if fails { Err("failed") } else { Ok(()) }
             })
             .await;
-        if let Some(hold) = lent.into_inner().expect("not poisoned") {
-            world.returned(client, hold, terms.kind, Duration::ZERO);
-        }
         if matches!(outcome, Ok(Once::Ran(()))) {
             let ended = ended.into_inner().expect("not poisoned");
             let done = Kind::JobDone { name, ended, keep };
             world.history.note(Some(client), done);
-        }
-        let refused = Kind::Refused {
-            op: terms.op,
-            why: format!("{outcome:?}"),
-        };
-        world.history.note(Some(client), refused);
-    }
-
-    async fn run_with_permit(&mut self) {
-        let name = pick(&mut self.rng, &self.world.plan.names).to_owned();
-        self.run_with_permit_of(name).await;
-    }
-
-    /// Works with one of the permits that a name has. Its seat is a name that nobody else may have meanwhile.
-    async fn run_with_permit_of(&mut self, name: String) {
-        let plan = &self.seat.plan;
-        let policy = plan.policy(&mut self.rng);
-        let needed = policy.needed(plan.masters.len());
-        let fenced = self.rng.random_bool(plan.fenced);
-        let terms = self.plain_terms(needed, fenced, format!("a permit of {name} under {policy}"));
-        let lock = self
-            .seat
-            .masters()
-            .permits(&name, PERMITS)
-            .policy(policy)
-            .fenced(fenced);
-        let (world, client) = (Arc::clone(&self.world), self.seat.place);
-        let pause = self.ms(0..=60);
-        let lent = std::sync::Mutex::new(None);
-        let outcome = lock
-            .wait(self.ms(1..=1500))
-            .run(async |guard| {
-                assert!((1..=PERMITS).contains(&guard.seat()));
-                let seat = format!("{name}:seat:{}", guard.seat());
-                let hold = world.lent(client, terms, &[seat], guard);
-                *lent.lock().expect("not poisoned") = Some(hold);
-                sleep(pause).await;
-                world.look(Some((hold, Told::lent(guard))));
-                *lent.lock().expect("not poisoned") = None;
-                world.returned(client, hold, terms.kind, guard.validity());
-            })
-            .await;
-        if let Some(hold) = lent.into_inner().expect("not poisoned") {
-            world.returned(client, hold, terms.kind, Duration::ZERO);
         }
         let refused = Kind::Refused {
             op: terms.op,
@@ -562,24 +505,15 @@ impl Actor {
         let (world, client) = (Arc::clone(&self.world), self.seat.place);
         let turns = self.rng.random_range(0..6);
         let pause = self.ms(0..=60);
-        let lent = std::sync::Mutex::new(None);
         let outcome = lock
             .run(async |guard| {
-                let hold = world.lent(client, terms, names, guard);
-                *lent.lock().expect("not poisoned") = Some(hold);
+                let lent = world.lent(client, terms, names, guard);
                 for _ in 0..turns {
                     sleep(pause).await;
-                    world.look(Some((hold, Told::lent(guard))));
+                    lent.look();
                 }
-                // The guard is given up right after this.
-                *lent.lock().expect("not poisoned") = None;
-                world.returned(client, hold, terms.kind, guard.validity());
             })
             .await;
-        // The body was dropped.
-        if let Some(hold) = lent.into_inner().expect("not poisoned") {
-            world.returned(client, hold, terms.kind, Duration::ZERO);
-        }
         let why = match outcome {
             Ok(()) => "ran to its end".into(),
             Err(RunError::Lock(error)) => error.to_string(),

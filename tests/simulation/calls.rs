@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use multilock_test_support::linearizability::{Action, Call, Log};
 
-use crate::actor::PERMITS;
+use crate::actor::permits::PERMITS;
 use crate::guard::LockKind;
 use crate::history::{HoldFacts, HoldId, Kind};
 use crate::properties::Case;

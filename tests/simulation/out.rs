@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use multilock::Leadership;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -41,6 +42,8 @@ pub(crate) struct Out {
     pub(crate) watch: Option<AbortOnDropHandle<()>>,
     /// Token that its first guard gave at once: one that is asked for later need not tell by itself.
     pub(crate) signal: Option<CancellationToken>,
+    /// The term of a leader whose body runs.
+    pub(crate) term: Option<Leadership>,
 }
 
 impl Out {

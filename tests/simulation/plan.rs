@@ -102,6 +102,8 @@ pub(crate) struct Plan {
     pub(crate) crowd: Option<Crowd>,
     /// Tasks of each client that want permits of the first name all the time.
     pub(crate) permit_tasks: usize,
+    /// Tasks of each client that are candidates for the lead under the first name all the time.
+    pub(crate) candidates: usize,
     /// Whether each client sees other masters, in turn.
     pub(crate) partitioned: bool,
     /// Which masters are late for a long time, and by how much.
@@ -237,6 +239,7 @@ impl Plan {
             opening: None,
             crowd: None,
             permit_tasks: 0,
+            candidates: 0,
             partitioned: false,
             late: None,
             strict: false,
@@ -280,6 +283,10 @@ impl Plan {
         let mut rng_permits = StdRng::seed_from_u64(seed ^ 0x9e12_3175);
         if rng_permits.random_bool(0.125) {
             plan.permit_tasks = rng_permits.random_range(1..=2);
+        }
+        let mut rng_candidates = StdRng::seed_from_u64(seed ^ 0x1ead_0001);
+        if plan.kinds != Kinds::ReadWrite && rng_candidates.random_bool(0.25) {
+            plan.candidates = rng_candidates.random_range(1..=2);
         }
         let mut rng_partitions = StdRng::seed_from_u64(seed ^ 0x9a27_1710);
         plan.partitioned = class != Class::Calm && rng_partitions.random_bool(0.125);

@@ -72,6 +72,13 @@ async fn schedule(plan: Plan) -> Record {
             actors.push(tokio::spawn(actor.take_permits(end)));
         }
     }
+    let mut rng_candidates = StdRng::seed_from_u64(plan.seed ^ 0x1ead_ac70);
+    for seat in &seats {
+        for _ in 0..plan.candidates {
+            let actor = Actor::new(&world, seat, StdRng::seed_from_u64(rng_candidates.random()));
+            actors.push(tokio::spawn(actor.campaign(end)));
+        }
+    }
     if let Some(pace) = plan.operator {
         let rng = StdRng::seed_from_u64(rng.random());
         let operator = operate(Arc::clone(&world), seats.clone(), pace, rng, end);

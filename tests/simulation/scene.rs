@@ -41,6 +41,7 @@ pub(crate) fn plan(class: Class, lease: Duration) -> Plan {
         opening: None,
         crowd: None,
         permit_tasks: 0,
+        candidates: 0,
         partitioned: false,
         late: None,
         strict: false,

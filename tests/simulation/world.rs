@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use multilock::sim::{Cluster, Master, Network};
-use multilock::{Mode, MultiLockGuard, Vote, Votes};
+use multilock::{Leadership, Mode, MultiLockGuard, Vote, Votes};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio::time::timeout;
@@ -112,32 +112,38 @@ impl World {
         }
     }
 
-    /// As [`granted`](Self::granted), for a guard that is lent.
-    pub(crate) fn lent<M: Mode>(
+    /// As [`granted`](Self::granted), for a hold that is lent to the body of a call.
+    pub(crate) fn lent<'a, L: LentHold>(
         self: &Arc<Self>,
         client: usize,
         terms: Terms,
         names: &[String],
-        guard: &MultiLockGuard<M>,
-    ) -> HoldId {
-        let grant = Grant {
-            owner: guard.holder().redacted_owner().to_string(),
-            token: guard.fencing_token().get(),
-            validity: guard.validity(),
-            cancelled: guard.cancellation_token(),
+        its: &'a L,
+    ) -> Lent<'a, L> {
+        let hold = self.note_grant(client, terms, names, its.grant());
+        self.out(|out| {
+            let entry = out.entry(hold).or_default();
+            entry.lend(terms.kind);
+            entry.term = its.term();
+        });
+        let lent = Lent {
+            world: Arc::clone(self),
+            client,
+            hold,
+            kind: terms.kind,
+            its,
         };
-        let hold = self.note_grant(client, terms, names, grant);
-        self.out(|out| out.entry(hold).or_default().lend(terms.kind));
-        self.look(Some((hold, Told::lent(guard))));
-        hold
+        lent.look();
+        lent
     }
 
-    /// The body to which a guard was lent has ended, and its hold was valid for so much longer.
-    pub(crate) fn returned(&self, client: usize, hold: HoldId, kind: LockKind, left: Duration) {
+    /// The body to which a hold was lent has ended, and its hold was valid for so much longer.
+    fn returned(&self, client: usize, hold: HoldId, kind: LockKind, left: Duration) {
         let now = self.history.now();
         self.history.note(Some(client), Kind::Returned { hold, left });
         self.change(client, hold, |out| {
             let Some(entry) = out.get_mut(&hold) else { return };
+            entry.term = None;
             entry.lent_is_back(kind);
             if entry.is_empty() {
                 close(out, hold, now, left);
@@ -192,6 +198,10 @@ impl World {
             let watch = AbortOnDropHandle::new(tokio::spawn(async move {
                 cancelled.cancelled().await;
                 let validity = world.validity_of(hold).unwrap_or_default();
+                if world.has_term(hold) && !validity.is_zero() {
+                    // The leader is to step down, and has lost nothing.
+                    return;
+                }
                 // A leaked one ends with that, too.
                 world.out(|out| out.entry(hold).or_default().leaked_until = None);
                 world
@@ -210,7 +220,12 @@ impl World {
     }
 
     fn validity_of(&self, hold: HoldId) -> Option<Duration> {
-        self.out(|out| Some(out.get(&hold)?.guard()?.validity()))
+        self.out(|out| Some(Told::of(out.get(&hold)?)?.validity))
+    }
+
+    /// Whether the hold is that of a leader whose body runs.
+    fn has_term(&self, hold: HoldId) -> bool {
+        self.out(|out| out.get(&hold).is_some_and(|entry| entry.term.is_some()))
     }
 
     /// Takes note that a guard is about to be given up; the guard itself.
@@ -315,7 +330,7 @@ impl World {
         let mut sights = Vec::new();
         self.out(|out| {
             for (hold, entry) in &mut *out {
-                let told = entry.guard().map(|guard| Told::by(&guard));
+                let told = Told::of(entry);
                 let told = told.or_else(|| lent.filter(|(lent, _)| lent == hold).map(|(_, told)| told));
                 let (kind, count) = (entry.kind_now(), entry.count());
                 if let Some(told) = told {
@@ -456,8 +471,85 @@ impl World {
     }
 }
 
+/// A hold that the body of a call has for as long as it runs.
+pub(crate) struct Lent<'a, L: LentHold> {
+    world: Arc<World>,
+    client: usize,
+    hold: HoldId,
+    kind: LockKind,
+    its: &'a L,
+}
+
+impl<L: LentHold> Lent<'_, L> {
+    /// Looks at every hold, and at this one.
+    pub(crate) fn look(&self) {
+        self.world.look(Some((self.hold, self.its.told())));
+    }
+}
+
+/// The body has ended, or was dropped: its hold is given up right after.
+impl<L: LentHold> Drop for Lent<'_, L> {
+    fn drop(&mut self) {
+        let left = self.its.told().validity;
+        self.world.returned(self.client, self.hold, self.kind, left);
+    }
+}
+
+/// What the body of a call is given: a guard, or a leader's term.
+pub(crate) trait LentHold {
+    fn grant(&self) -> Grant;
+    fn told(&self) -> Told;
+
+    /// The term, if it is one. It can be looked at from outside of its body.
+    fn term(&self) -> Option<Leadership> {
+        None
+    }
+}
+
+impl<M: Mode> LentHold for MultiLockGuard<M> {
+    fn grant(&self) -> Grant {
+        Grant {
+            owner: self.holder().redacted_owner().to_string(),
+            token: self.fencing_token().get(),
+            validity: self.validity(),
+            cancelled: self.cancellation_token(),
+        }
+    }
+
+    fn told(&self) -> Told {
+        Told {
+            validity: self.validity(),
+            count: self.hold_count(),
+            against: against(&self.votes()),
+        }
+    }
+}
+
+impl LentHold for Leadership {
+    fn grant(&self) -> Grant {
+        Grant {
+            owner: self.holder().redacted_owner().to_string(),
+            token: self.fencing_token().get(),
+            validity: self.validity(),
+            cancelled: self.cancellation_token(),
+        }
+    }
+
+    fn told(&self) -> Told {
+        Told {
+            validity: self.validity(),
+            count: 1,
+            against: against(&self.votes()),
+        }
+    }
+
+    fn term(&self) -> Option<Leadership> {
+        Some(self.clone())
+    }
+}
+
 /// Facts that a new guard gives.
-struct Grant {
+pub(crate) struct Grant {
     owner: String,
     token: u64,
     validity: Duration,
@@ -473,21 +565,14 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    fn by(guard: &Guard) -> Self {
-        Self {
+    /// Facts about a hold, if it can be looked at from outside of a body.
+    fn of(entry: &Out) -> Option<Self> {
+        let of_guard = entry.guard().map(|guard| Self {
             validity: guard.validity(),
             count: guard.hold_count(),
             against: against(&guard.votes()),
-        }
-    }
-
-    /// Facts of a lent guard, which its body cannot give up.
-    pub(crate) fn lent<M: Mode>(guard: &MultiLockGuard<M>) -> Self {
-        Self {
-            validity: guard.validity(),
-            count: guard.hold_count(),
-            against: against(&guard.votes()),
-        }
+        });
+        of_guard.or_else(|| entry.term.as_ref().map(LentHold::told))
     }
 }
 
