@@ -54,16 +54,40 @@ impl Masters {
     ///
     /// # Errors
     ///
-    /// [`ConnectError::Invalid`] names the variable, or the option of [`MastersBuilder`] that the variable sets: a value that
-    /// can be read may be out of the option's range (`lease` for `MULTILOCK_LEASE=500`). Otherwise as [`MastersBuilder::connect`].
+    /// [`ConnectError::Invalid`] names the variable. Otherwise as [`MastersBuilder::connect`].
     ///
     /// # Cancel safety
     ///
     /// As [`MastersBuilder::connect`].
     pub async fn from_env() -> Result<Self, ConnectError> {
         let builder = MastersBuilder::from_variables(|name| std::env::var_os(name))?;
-        builder.connect().await
+        let connected = builder.connect().await;
+        connected.map_err(|error| match error {
+            ConnectError::Invalid(invalid) => name_variable(invalid).into(),
+            other => other,
+        })
     }
+}
+
+/// Options with values that have a range, and their variables.
+const OPTIONS: [(&str, &str); 10] = [
+    ("lease", "MULTILOCK_LEASE"),
+    ("for_tests", "MULTILOCK_FOR_TESTS"),
+    ("max_hold", "MULTILOCK_MAX_HOLD"),
+    ("node_timeout", "MULTILOCK_NODE_TIMEOUT"),
+    ("connect_timeout", "MULTILOCK_CONNECT_TIMEOUT"),
+    ("drift_factor", "MULTILOCK_DRIFT_FACTOR"),
+    ("quarantine", "MULTILOCK_QUARANTINE"),
+    ("namespace", "MULTILOCK_NAMESPACE"),
+    ("client_label", "MULTILOCK_CLIENT_LABEL"),
+    ("label", NODE_LABELS),
+];
+
+/// Names the variable in place of the option that it sets.
+fn name_variable(mut invalid: InvalidInput) -> InvalidInput {
+    let its = OPTIONS.iter().find(|(option, _)| *option == invalid.field);
+    invalid.field = its.map_or(invalid.field, |(_, variable)| variable);
+    invalid
 }
 
 impl MastersBuilder {

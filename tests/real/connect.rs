@@ -908,6 +908,11 @@ async fn from_the_environment() {
             "MULTILOCK_LEASE: \"soon\" is not allowed; allowed: a duration such as 30s or 50ms, or a number of seconds",
         ),
         (
+            "MULTILOCK_LEASE",
+            "500",
+            "MULTILOCK_LEASE: 8m 20s is not allowed; allowed: 104ms to 30s; a hold is renewed for as long as it lives, and max_hold bounds it",
+        ),
+        (
             "MULTILOCK_ALLOW_EVICTION",
             "perhaps",
             "MULTILOCK_ALLOW_EVICTION: \"perhaps\" is not allowed; allowed: true or false",

@@ -239,3 +239,23 @@ fn bad_variables_are_named() {
         assert_eq!(from(&variables).expect_err("must be refused"), expected);
     }
 }
+
+#[test]
+fn a_value_out_of_range_is_refused_under_the_name_of_its_variable() {
+    let long = "x".repeat(1000);
+    for (variable, value) in [
+        ("MULTILOCK_LEASE", "500"),
+        ("MULTILOCK_FOR_TESTS", "1ms"),
+        ("MULTILOCK_MAX_HOLD", "1s"),
+        ("MULTILOCK_NODE_TIMEOUT", "0"),
+        ("MULTILOCK_CONNECT_TIMEOUT", "0"),
+        ("MULTILOCK_DRIFT_FACTOR", "2"),
+        ("MULTILOCK_QUARANTINE", "1ms"),
+        ("MULTILOCK_NAMESPACE", &long),
+        ("MULTILOCK_CLIENT_LABEL", &long),
+    ] {
+        let builder = from(&[("MULTILOCK_NODES", "redis://a"), (variable, value)]).expect("to be read");
+        let refused = builder.config.check(1).expect_err("out of range");
+        assert_eq!(name_variable(refused).field, variable);
+    }
+}
