@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use multilock::sim::{Cluster, Master, Network};
-use multilock::{Leadership, Mode, MultiLockGuard, Vote, Votes};
+use multilock::{FencingToken, Holder, Leadership, Mode, MultiLockGuard, Vote, Votes};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio::time::timeout;
@@ -508,39 +508,31 @@ pub(crate) trait LentHold {
 
 impl<M: Mode> LentHold for MultiLockGuard<M> {
     fn grant(&self) -> Grant {
-        Grant {
-            owner: self.holder().redacted_owner().to_string(),
-            token: self.fencing_token().get(),
-            validity: self.validity(),
-            cancelled: self.cancellation_token(),
-        }
+        Grant::new(
+            &self.holder(),
+            self.fencing_token(),
+            self.validity(),
+            self.cancellation_token(),
+        )
     }
 
     fn told(&self) -> Told {
-        Told {
-            validity: self.validity(),
-            count: self.hold_count(),
-            against: against(&self.votes()),
-        }
+        Told::new(self.validity(), self.hold_count(), &self.votes())
     }
 }
 
 impl LentHold for Leadership {
     fn grant(&self) -> Grant {
-        Grant {
-            owner: self.holder().redacted_owner().to_string(),
-            token: self.fencing_token().get(),
-            validity: self.validity(),
-            cancelled: self.cancellation_token(),
-        }
+        Grant::new(
+            self.holder(),
+            self.fencing_token(),
+            self.validity(),
+            self.cancellation_token(),
+        )
     }
 
     fn told(&self) -> Told {
-        Told {
-            validity: self.validity(),
-            count: 1,
-            against: against(&self.votes()),
-        }
+        Told::new(self.validity(), 1, &self.votes())
     }
 
     fn term(&self) -> Option<Leadership> {
@@ -556,6 +548,17 @@ pub(crate) struct Grant {
     cancelled: CancellationToken,
 }
 
+impl Grant {
+    fn new(holder: &Holder, token: FencingToken, validity: Duration, cancelled: CancellationToken) -> Self {
+        Self {
+            owner: holder.redacted_owner().to_string(),
+            token: token.get(),
+            validity,
+            cancelled,
+        }
+    }
+}
+
 /// Facts that a guard gives about its hold.
 #[derive(Clone, Copy)]
 pub(crate) struct Told {
@@ -565,13 +568,18 @@ pub(crate) struct Told {
 }
 
 impl Told {
+    fn new(validity: Duration, count: u64, votes: &Votes) -> Self {
+        Self {
+            validity,
+            count,
+            against: against(votes),
+        }
+    }
+
     /// Facts about a hold, if it can be looked at from outside of a body.
     fn of(entry: &Out) -> Option<Self> {
-        let of_guard = entry.guard().map(|guard| Self {
-            validity: guard.validity(),
-            count: guard.hold_count(),
-            against: against(&guard.votes()),
-        });
+        let guard = entry.guard();
+        let of_guard = guard.map(|guard| Self::new(guard.validity(), guard.hold_count(), &guard.votes()));
         of_guard.or_else(|| entry.term.as_ref().map(LentHold::told))
     }
 }
