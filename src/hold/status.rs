@@ -34,7 +34,7 @@ impl ClientCore {
     /// Starts the task, once.
     pub(crate) fn keep_published(self: &Arc<Self>) {
         if !self.is_watched.swap(true, Ordering::Relaxed) {
-            self.pool.spawn(run(Arc::downgrade(self)));
+            self.pool.spawn(run(Publisher(Arc::downgrade(self))));
         }
     }
 
@@ -63,7 +63,21 @@ impl ClientCore {
     }
 }
 
-async fn run(client: Weak<ClientCore>) {
+/// Publishes the status for as long as the client lives. It is dropped early when the runtime of the connections ends: then
+/// the client is closed, and nobody else publishes that.
+struct Publisher(Weak<ClientCore>);
+
+impl Drop for Publisher {
+    fn drop(&mut self) {
+        if let Some(client) = self.0.upgrade() {
+            client.pool.end();
+            client.publish();
+        }
+    }
+}
+
+async fn run(publisher: Publisher) {
+    let client = &publisher.0;
     let shared = |client: Arc<ClientCore>| {
         let pool = &client.pool;
         (Arc::clone(&pool.changed), pool.closing.clone())

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures::future::join_all;
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::time::timeout;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::error::LossCause;
 use crate::events::log;
@@ -71,15 +73,35 @@ impl Masters {
     /// # Ok(()) }
     /// ```
     ///
+    /// Outside of a tokio runtime the work is done on the runtime of [`connect`](crate::MastersBuilder::connect), if that is
+    /// one of several threads. Otherwise nobody can wait for the masters: connections end at once, and no release is
+    /// confirmed.
+    ///
+    /// # Panics
+    ///
+    /// If the tokio runtime of the call has no timer (`enable_time` of its builder).
+    ///
     /// # Cancel safety
     ///
     /// If the future is dropped before its end, no new lock is granted, but connections may still be open. Call it
     /// again: it goes on, and its result is that of both calls.
     pub async fn close(&self, holds: Closing) -> Closed {
+        let runtime = &self.client.pool.runtime;
+        if Handle::try_current().is_err() && runtime.runtime_flavor() == RuntimeFlavor::MultiThread {
+            let masters = self.clone();
+            let closing = runtime.spawn(async move { masters.close_here(holds).await });
+            // It is cancelled if that runtime has ended.
+            if let Ok(closed) = AbortOnDropHandle::new(closing).await {
+                return closed;
+            }
+        }
+        self.close_here(holds).await
+    }
+
+    async fn close_here(&self, holds: Closing) -> Closed {
         let client = &self.client;
         let pool = &client.pool;
-        pool.tracker.close();
-        pool.closing.cancel();
+        pool.end();
         for grant in client.schedule.all() {
             if grant.loss().is_some() {
                 // The watchdog, which cleans up after a loss, ends with the client.
@@ -95,9 +117,12 @@ impl Masters {
             }
         }
         let kept = client.kept.load(Ordering::Relaxed);
-        // Requests in progress arrive before the connections end.
-        let _ = timeout(pool.config.node_timeout, pool.tracker.wait()).await;
-        let pending = if pool.has_ended() {
+        let can_wait = Handle::try_current().is_ok();
+        if can_wait {
+            // Requests in progress arrive before the connections end.
+            let _ = timeout(pool.config.node_timeout, pool.tracker.wait()).await;
+        }
+        let pending = if !can_wait || pool.has_ended() {
             // Nothing sends or receives any more.
             let pending = pool.slots.iter().map(|slot| slot.pending_releases()).collect();
             pool.stop().await;
@@ -106,7 +131,7 @@ impl Masters {
             let quiet = pool.config.node_timeout * SILENT;
             join_all(pool.slots.iter().map(|slot| slot.drain(quiet))).await
         };
-        if holds == Closing::Release && kept == 0 {
+        if can_wait && holds == Closing::Release && kept == 0 {
             // Pending releases elsewhere still need the label, so it stays there.
             let settled = pool
                 .slots

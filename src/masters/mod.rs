@@ -155,14 +155,9 @@ impl Masters {
         policy.checked(self.len())?;
         let mut status = self.watch_status();
         let ready = status.wait_for(|status| status.closed || status.is_ready(policy));
-        tokio::select! {
-            biased;
-            // The status is no longer updated once the runtime of the connections has ended.
-            () = self.client.pool.closing.cancelled() => Err(LockError::Closed),
-            ready = ready => match ready {
-                Ok(status) if !status.closed => Ok(()),
-                _ => Err(LockError::Closed),
-            },
+        match ready.await {
+            Ok(status) if !status.closed => Ok(()),
+            _ => Err(LockError::Closed),
         }
     }
 }

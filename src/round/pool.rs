@@ -200,6 +200,12 @@ impl Pool {
         background.push(task);
     }
 
+    /// Lets no more work begin.
+    pub(crate) fn end(&self) {
+        self.tracker.close();
+        self.closing.cancel();
+    }
+
     /// Whether all background work has ended: with its runtime, or in [`stop`](Self::stop).
     pub(crate) fn has_ended(&self) -> bool {
         self.background.lock().iter().all(AbortOnDropHandle::is_finished)
@@ -211,8 +217,10 @@ impl Pool {
         for task in &background {
             task.abort();
         }
-        // The tasks end at once, unless the runtime on which they run is not driven.
-        let _ = timeout(self.config.node_timeout, join_all(background)).await;
+        if Handle::try_current().is_ok() {
+            // The tasks end at once, unless the runtime on which they run is not driven.
+            let _ = timeout(self.config.node_timeout, join_all(background)).await;
+        }
         for slot in &self.slots {
             slot.close();
         }

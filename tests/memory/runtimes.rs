@@ -296,6 +296,56 @@ fn outside_of_any_runtime_the_votes_say_so() {
     in_time.expect("it is released");
 }
 
+/// Outside of any runtime the client is closed on the runtime of its connections, unless that may not be driven, or has
+/// ended.
+#[test]
+fn a_client_is_closed_outside_of_any_runtime() {
+    let close = |masters: Masters| {
+        let closed = soon(move || block_on(masters.close(Closing::Release)));
+        (closed.released, closed.unconfirmed, closed.left.len())
+    };
+    let driven = Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let (cluster, masters, guard) = connected(&driven, PATIENT);
+    assert_eq!(close(masters), (1, 0, 0));
+    assert!(!guard.is_valid());
+    assert!(cluster.iter().all(|master| master.locks().is_empty()));
+    let undriven = runtime();
+    let (_cluster, masters, guard) = connected(&undriven, PATIENT);
+    assert_eq!(close(masters.clone()), (0, 1, 3));
+    assert!(!guard.is_valid() && masters.status().closed);
+    for ended in [
+        runtime(),
+        Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .expect("a runtime"),
+    ] {
+        let (_cluster, masters, _guard) = connected(&ended, PATIENT);
+        drop(ended);
+        assert_eq!(close(masters), (0, 1, 3));
+    }
+}
+
+#[test]
+fn a_watcher_learns_that_the_first_runtime_has_ended() {
+    let first = runtime();
+    let (_cluster, masters, _guard) = connected(&first, PATIENT);
+    let mut status = masters.watch_status();
+    let watching = thread::spawn(move || {
+        runtime().block_on(async { status.wait_for(|status| status.closed).await.is_ok() })
+    });
+    first.block_on(async { tokio::time::sleep(Duration::from_millis(100)).await });
+    drop(first);
+    assert!(soon(|| watching.join().expect("no panic")));
+    // So does a watcher that comes later.
+    assert!(masters.watch_status().borrow_and_update().closed);
+}
+
 /// Everything drops without a panic outside of a runtime, or after it.
 #[test]
 fn drops_outside_of_a_runtime_after_having_waited() {
