@@ -170,6 +170,10 @@ impl OnceJob {
     /// - [`OnceError::Lost`] when the hold was lost and the body was dropped at its next await. The job is not marked.
     /// - [`OnceError::Body`] with the error of the body. The job is not marked.
     ///
+    /// # Panics
+    ///
+    /// If a master has to be asked, and the tokio runtime of the call has no timer (`enable_time` of its builder).
+    ///
     /// # Cancel safety
     ///
     /// If the future is dropped before the body has ended, the body is dropped, the lock is released in the background, and
@@ -228,6 +232,10 @@ impl OnceJob {
     ///   others have forgotten it all the same. Calling it again is safe.
     /// - [`LockError::Closed`] and [`LockError::Invalid`] as for [`run`](Self::run).
     ///
+    /// # Panics
+    ///
+    /// If a master has to be asked, and the tokio runtime of the call has no timer (`enable_time` of its builder).
+    ///
     /// # Cancel safety
     ///
     /// If the future is dropped before its end, some masters may have forgotten it and others not. Call it again.
@@ -256,6 +264,8 @@ impl OnceJob {
         let is_marked = tokio::select! {
             biased;
             _ = guard.lost() => false,
+            // A client that is closed stores nothing any more.
+            () = pool.closing.cancelled() => false,
             storing = timeout(patience, storing) => storing.unwrap_or(false),
         };
         self.release(guard).await;

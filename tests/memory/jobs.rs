@@ -377,3 +377,23 @@ async fn jobs_that_are_done_while_a_master_is_away_take_a_bounded_number_of_task
     assert_eq!(cluster.iter().map(marks).collect::<Vec<_>>(), [JOBS, JOBS, MOST]);
     assert!(alive() < before + 20, "{}", alive());
 }
+
+/// A client that is closed and leaves its holds stores no mark any more, so nobody waits for one.
+#[tokio::test(start_paused = true)]
+async fn a_job_during_which_the_client_is_closed_is_unconfirmed_at_once() {
+    let (_cluster, here, _) = two_processes().await;
+    let job = here.red_lock("a").once(ms(60_000));
+    let running = tokio::spawn(async move {
+        job.run(async |_| {
+            sleep(ms(1000)).await;
+            Ok::<_, ()>(Instant::now())
+        })
+        .await
+    });
+    sleep(ms(500)).await;
+    here.close(Closing::Leave).await;
+    let Ok(Once::Unconfirmed(ended)) = running.await.expect("no panic") else {
+        panic!("it was marked");
+    };
+    assert!(ended.elapsed() < ms(200), "{:?}", ended.elapsed());
+}
