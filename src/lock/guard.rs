@@ -368,6 +368,10 @@ impl<M: Mode> MultiLockGuard<M> {
     /// - [`ExtendError::NotExtended`] when no quorum confirmed, as always outside of a tokio runtime. The
     ///   hold then has the validity that it had.
     ///
+    /// # Panics
+    ///
+    /// If a master has to be asked, and the tokio runtime of the call has no timer (`enable_time` of its builder).
+    ///
     /// # Cancel safety
     ///
     /// If the future is dropped before its end, the hold has the validity that it had.
@@ -408,6 +412,10 @@ impl<M: Mode> MultiLockGuard<M> {
     /// - [`UnlockError::Unconfirmed`] when too few masters answered, or none could be waited for outside of a
     ///   tokio runtime.
     ///
+    /// # Panics
+    ///
+    /// If a master has to be asked, and the tokio runtime of the call has no timer (`enable_time` of its builder).
+    ///
     /// # Cancel safety
     ///
     /// If the future is dropped before its end, the release goes on in the background.
@@ -446,6 +454,10 @@ impl MultiLockGuard<Exclusive> {
     /// - The token and the validity stay the same, and a hold that was lost stays lost.
     ///
     /// The guard of a lock that is not read/write stays exclusive; only its type changes.
+    ///
+    /// # Panics
+    ///
+    /// If a master has to be asked, and the tokio runtime of the call has no timer (`enable_time` of its builder).
     ///
     /// # Cancel safety
     ///

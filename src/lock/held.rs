@@ -45,6 +45,10 @@ impl Masters {
     /// - [`LockError::Misconfigured`] when too many masters deny `SCAN` for a majority.
     /// - [`LockError::Closed`].
     ///
+    /// # Panics
+    ///
+    /// If a master has to be asked, and the tokio runtime of the call has no timer (`enable_time` of its builder).
+    ///
     /// # Cancel safety
     ///
     /// Nothing is written, so the stream can be dropped at any time.

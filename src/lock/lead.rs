@@ -75,6 +75,10 @@ impl MultiLock {
     ///   [`sticky`](Self::sticky). Outside of a tokio runtime: with any error.
     /// - [`RunError::Overlapped`] as for [`run`](Self::run).
     ///
+    /// # Panics
+    ///
+    /// If a master has to be asked, and the tokio runtime of the call has no timer (`enable_time` of its builder).
+    ///
     /// # Cancel safety
     ///
     /// If the future is dropped at any point, the body is dropped, the cancellation token of its term is
@@ -124,6 +128,10 @@ impl MultiLock {
     /// # Errors
     ///
     /// As for [`lead`](Self::lead).
+    ///
+    /// # Panics
+    ///
+    /// If a master has to be asked, and the tokio runtime of the call has no timer (`enable_time` of its builder).
     ///
     /// # Cancel safety
     ///

@@ -667,6 +667,10 @@ impl<M: Mode> MultiLock<M> {
     /// [`LockError::Invalid`] and [`LockError::Closed`] only. A master that does not answer is part of the
     /// report. Outside of a tokio runtime that is each of them.
     ///
+    /// # Panics
+    ///
+    /// If a master has to be asked, and the tokio runtime of the call has no timer (`enable_time` of its builder).
+    ///
     /// # Cancel safety
     ///
     /// The call changes nothing, so the future can be dropped at any point.
@@ -713,6 +717,10 @@ impl<M: Mode> MultiLock<M> {
     ///   have no effect after two node timeouts. Outside of a tokio runtime always.
     /// - [`LockError::Closed`] and [`LockError::Invalid`] as documented there.
     ///
+    /// # Panics
+    ///
+    /// If a master has to be asked, and the tokio runtime of the call has no timer (`enable_time` of its builder).
+    ///
     /// # Cancel safety
     ///
     /// If the future is dropped before its end, some masters may have taken the names away and others not.
@@ -750,6 +758,10 @@ impl<M: Mode> MultiLock<M> {
     /// # Errors
     ///
     /// As [`force_release`](Self::force_release).
+    ///
+    /// # Panics
+    ///
+    /// If a master has to be asked, and the tokio runtime of the call has no timer (`enable_time` of its builder).
     ///
     /// # Cancel safety
     ///

@@ -185,6 +185,10 @@ impl LockSet {
     ///   masters, or a lock sets an option that the set excludes (`wait`, `owner`, `at_least`, `sticky`). Only
     ///   masters that are connected can be compared.
     ///
+    /// # Panics
+    ///
+    /// If a master has to be asked, and the tokio runtime of the call has no timer (`enable_time` of its builder).
+    ///
     /// # Cancel safety
     ///
     /// If the future is dropped at any point, all that the masters may have granted is released in the
@@ -212,6 +216,10 @@ impl LockSet {
     /// - [`LockError::TimedOut`] has the index of the lock that would have been in the way for longest.
     /// - [`LockError::Invalid`] as for [`try_lock`](Self::try_lock), and also during the wait: a master that
     ///   two locks share may be connected later.
+    ///
+    /// # Panics
+    ///
+    /// If a master has to be asked, and the tokio runtime of the call has no timer (`enable_time` of its builder).
     ///
     /// # Cancel safety
     ///
@@ -253,6 +261,10 @@ impl LockSet {
     ///   locks did not last.
     ///
     /// A release that too few masters confirm is no error, as with [`MultiLock::run`].
+    ///
+    /// # Panics
+    ///
+    /// If a master has to be asked, and the tokio runtime of the call has no timer (`enable_time` of its builder).
     ///
     /// # Cancel safety
     ///

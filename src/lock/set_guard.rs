@@ -195,6 +195,10 @@ impl LockSetGuard {
     /// [`UnlockSetError`] when one of the holds had been lost, or its release is not confirmed. All holds are
     /// given up in each case.
     ///
+    /// # Panics
+    ///
+    /// If a master has to be asked, and the tokio runtime of the call has no timer (`enable_time` of its builder).
+    ///
     /// # Cancel safety
     ///
     /// If the future is dropped before its end, the releases go on in the background.

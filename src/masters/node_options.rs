@@ -66,8 +66,9 @@ impl Node {
     /// no call is lost, and no lock. So keep an old password valid on the masters for one refresh beside its
     /// successor.
     ///
-    /// If the provider fails, or the master refuses the credentials, the connection stays as it is. The
-    /// provider is asked again every second, and a warning is logged. If the master ends the connection or
+    /// If the provider fails, or the master refuses the credentials, the connection stays as it is, and a warning is logged.
+    /// The provider is asked again after a second, or after [`refresh_after`](Credentials::refresh_after) if that is shorter.
+    /// After each further refusal by the master the pause doubles, up to 10 s. If the master ends the connection or
     /// logs it out meanwhile, the client connects again, with fresh credentials.
     ///
     /// The provider runs on the runtime of [`connect`](crate::MastersBuilder::connect). For a new connection
