@@ -1,5 +1,7 @@
 //! Masters that answer late, or with an error: a release is sent as often as it needs, and no more.
 
+use std::time::Duration;
+
 use crate::support::{connect, connect_by_default, ms, slow_down};
 use futures::FutureExt;
 use multilock::sim::{Cluster, Master};
@@ -472,4 +474,26 @@ async fn a_late_master_learns_a_forgotten_script() {
         Some(&2),
         "unknown once, and known when it is asked again"
     );
+}
+
+/// Delays and steps of any size are times that never come.
+#[tokio::test(start_paused = true)]
+async fn a_master_is_late_for_ever() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let master = cluster.master(0);
+    master.set_delay(Duration::MAX, Duration::MAX);
+    master.set_notice_delay(Some(Duration::MAX));
+    let guard = masters.red_lock("a").lock().await.expect("two grant");
+    assert_eq!(guard.votes().granted(), 2);
+    guard.unlock().await.expect("held");
+    assert!(masters.status().nodes[0].connection.is_ok());
+    for _ in 0..3 {
+        master.set_clock_forward(Duration::MAX);
+        master.command(&["TIME"]).expect("a time");
+    }
+    for _ in 0..3 {
+        master.set_clock_back(Duration::MAX);
+        master.command(&["TIME"]).expect("a time");
+    }
 }

@@ -52,3 +52,16 @@ async fn time_goes_on_while_a_release_is_owed_to_it() {
     sleep(ms(500)).await;
     assert_eq!(cluster.master(0).locks(), [""; 0], "released");
 }
+
+/// A test looks at a master, and writes to it, in spite of its faults.
+#[tokio::test(start_paused = true)]
+async fn a_test_writes_to_a_master_without_memory() {
+    let (masters, cluster) = Masters::in_memory(1).await.expect("masters");
+    let master = cluster.master(0);
+    master.out_of_memory(true);
+    assert_eq!(master.command(&["SET", "x", "1"]), Ok(vec!["OK".to_owned()]));
+    let set = master.eval("return redis.call('set', KEYS[1], '2')", &["x"], &[]);
+    assert_eq!(set, Ok(vec!["OK".to_owned()]));
+    let refused = masters.red_lock("a").try_lock().await;
+    assert!(refused.is_err_and(|error| error.to_string().contains("OOM")));
+}

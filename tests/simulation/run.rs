@@ -286,12 +286,16 @@ async fn finish(world: &Arc<World>, seats: &[Arc<Seat>], tasks: usize) {
     left(world, "after the longest lease", keys_left(world));
     let keys = world.cluster.iter().flat_map(multilock::sim::Master::keys);
     let queues = keys.filter(|key| {
-        let of_waiters = ["queue", "readers_queue", "deadlines"];
-        of_waiters
+        let kinds = ["queue", "readers_queue", "deadlines", "permits"];
+        kinds
             .iter()
             .any(|kind| key.starts_with(&format!("multilock_{kind}:")))
     });
-    left(world, "as queues when all tickets have ended", queues);
+    left(
+        world,
+        "as queues and numbers of permits when all tickets have ended",
+        queues,
+    );
 }
 
 fn keys_left(world: &World) -> impl Iterator<Item = String> {

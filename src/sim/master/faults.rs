@@ -7,6 +7,9 @@ use super::{Keep, Master, MasterState};
 use crate::error::Unfit;
 use crate::sim::store::Store;
 
+/// A time that no test lives to see. With longer ones clocks overflow.
+const NEVER: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
+
 impl Master {
     /// Stops the process. Connections stay open, and no call is executed or answered until
     /// [`thaw`](Self::thaw).
@@ -22,14 +25,14 @@ impl Master {
     /// Makes every request take `to_server` and every reply `to_client`, in order.
     pub fn set_delay(&self, to_server: Duration, to_client: Duration) {
         self.change(|state| {
-            state.conditions.request_delay = to_server;
-            state.conditions.reply_delay = to_client;
+            state.conditions.request_delay = to_server.min(NEVER);
+            state.conditions.reply_delay = to_client.min(NEVER);
         });
     }
 
     /// Makes messages on channels take this time, in place of the time of replies. `None` undoes it.
     pub fn set_notice_delay(&self, delay: Option<Duration>) {
-        self.change(|state| state.conditions.notice_delay = delay);
+        self.change(|state| state.conditions.notice_delay = delay.map(|delay| delay.min(NEVER)));
     }
 
     /// Loses every message on a channel from now on, or delivers them again.
@@ -241,12 +244,17 @@ impl Master {
     /// # Ok(()) }
     /// ```
     pub fn set_clock_forward(&self, by: Duration) {
-        self.change(|state| state.ahead += milliseconds(by));
+        self.step_clock(milliseconds(by.min(NEVER)));
     }
 
     /// Sets its clock back.
     pub fn set_clock_back(&self, by: Duration) {
-        self.change(|state| state.ahead -= milliseconds(by));
+        self.step_clock(-milliseconds(by.min(NEVER)));
+    }
+
+    fn step_clock(&self, by: i64) {
+        let most = milliseconds(NEVER);
+        self.change(|state| state.ahead = (state.ahead + by).clamp(-most, most));
     }
 
     /// Removes a key, as an evicting server does. Returns whether the key existed.

@@ -26,7 +26,9 @@ impl Master {
         let words: Vec<_> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
         let mut state = self.state();
         let now = self.clock_ms(&state);
+        let is_full = std::mem::take(&mut state.store.oom);
         let reply = state.store.call(now, &words);
+        state.store.oom = is_full;
         state.deliver_published();
         reply.map(texts)
     }
@@ -46,10 +48,12 @@ impl Master {
         };
         let mut state = self.state();
         let now = self.clock_ms(&state);
+        let is_full = std::mem::take(&mut state.store.oom);
         let reply = self
             .inner
             .lua
             .eval(&mut state.store, now, script, &bytes(keys), &bytes(args));
+        state.store.oom = is_full;
         state.deliver_published();
         reply.map(texts)
     }
@@ -61,10 +65,15 @@ impl Master {
         keys
     }
 
-    /// Names of all keys without the fences, the marks of jobs that are done, and the last forces, which outlast the locks by
-    /// design.
+    /// Names of all keys without the fences, the numbers of permits, the marks of jobs that are done, and the last forces,
+    /// which outlast the locks by design.
     pub fn locks(&self) -> Vec<String> {
-        let outlast = ["multilock_fence:", "multilock_done:", "multilock_forced:"];
+        let outlast = [
+            "multilock_fence:",
+            "multilock_permits:",
+            "multilock_done:",
+            "multilock_forced:",
+        ];
         let mut keys = self.keys();
         keys.retain(|key| !outlast.iter().any(|beginning| key.starts_with(beginning)));
         keys
