@@ -116,13 +116,14 @@ impl Drop for LiveLine {
 
 /// A text in one line, for a terminal, which would obey its control characters.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
-    replace(text, is_obeyed, |letter| letter.escape_default().to_string())
+    replace(text, is_unseen, |letter| letter.escape_default().to_string())
 }
 
-/// Whether a terminal obeys a character: it is a control character, or turns the direction of the text behind it, so that
-/// another name is read than the one that is there.
-fn is_obeyed(letter: char) -> bool {
-    letter.is_control() || matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+/// Whether a character is not seen: a terminal obeys it, or it has no width, or it turns the direction of the text behind it.
+/// Another name would be read than the one that is there.
+fn is_unseen(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 /// Lines for a terminal.
@@ -134,7 +135,7 @@ pub(crate) fn lines(text: &str) -> Cow<'_, str> {
 pub(crate) fn escape(text: &str, by: impl Fn(char) -> String) -> Cow<'_, str> {
     replace(
         text,
-        |letter| is_obeyed(letter) && !matches!(letter, '\n' | '\t'),
+        |letter| is_unseen(letter) && !matches!(letter, '\n' | '\t'),
         by,
     )
 }
@@ -173,6 +174,7 @@ mod tests {
 
     #[test]
     fn what_a_terminal_obeys_is_written_out() {
+        assert_eq!(visible("a\u{200b}b\u{feff}"), r"a\u{200b}b\u{feff}");
         assert_eq!(visible("rtl\u{202e}abc\u{2066}\n"), r"rtl\u{202e}abc\u{2066}\n");
         assert_eq!(lines("a\n\u{202e}b"), "a\n\\u{202e}b");
         assert_eq!(visible("Zürich, 東京"), "Zürich, 東京");

@@ -317,3 +317,40 @@ async fn somebody_with_the_token_signs_in() {
         })
         .await;
 }
+
+#[tokio::test]
+async fn names_that_would_look_alike_are_told_apart() {
+    let servers = start(3, &["--appendonly", "no"]).await;
+    let masters = connect(urls(&servers)).await;
+    let names = [
+        "two  blanks",
+        "two blanks",
+        "zero\u{200b}width",
+        "zerowidth",
+        "turned\u{202e}name",
+        "a\nline",
+    ];
+    let mut guards = Vec::new();
+    for name in names {
+        guards.push(held_everywhere(&masters.red_lock(name)).await);
+    }
+    let (_looking, url) = console(&servers, &[]).await;
+    let browser = Browser::start(false, (1200, 1100)).await;
+    browser.client.goto(&url).await.expect("the page");
+    let mut shown = [
+        "two  blanks",
+        "two blanks",
+        r"zero\u{200b}width",
+        "zerowidth",
+        r"turned\u{202e}name",
+        r"a\u{a}line",
+    ];
+    shown.sort_unstable();
+    browser
+        .until("each name is shown as it is", "#locks th", |texts| {
+            let mut texts = texts.to_vec();
+            texts.sort_unstable();
+            texts == shown
+        })
+        .await;
+}

@@ -495,7 +495,7 @@ impl<L: LentHold> Drop for Lent<'_, L> {
     }
 }
 
-/// What the body of a call is given: a guard, or a leader's term.
+/// Hold that the body of a call is given: by a guard, or as a leader's term.
 pub(crate) trait LentHold {
     fn grant(&self) -> Grant;
     fn told(&self) -> Told;

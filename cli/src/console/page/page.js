@@ -11,6 +11,13 @@ function element(tag, text, properties = {}) {
   return Object.assign(made, properties);
 }
 
+// Names with characters that are not seen, or that turn the direction of the text, would look like other names.
+const UNSEEN = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
+
+function visible(text) {
+  return text.replace(UNSEEN, (letter) => `\\u{${letter.codePointAt(0).toString(16)}}`);
+}
+
 function duration(ms) {
   if (ms === null || ms === undefined) return "";
   if (ms < 60_000) return `${(ms / 1000).toFixed(1)} s`;
@@ -120,7 +127,7 @@ function showLongest(longest) {
   byId("longest-section").hidden = !longest.length;
   byId("longest").replaceChildren(...longest.map(({ name, waiter, waits_ms: waits, waiting }) => {
     const item = element("li");
-    item.append(element("b", duration(waits)), ` ${waiter} waits for `, element("b", name));
+    item.append(element("b", duration(waits)), ` ${visible(waiter)} waits for `, element("b", visible(name), { className: "name" }));
     if (waiting > 1) item.append(` before ${waiting - 1} more`);
     return item;
   }));
@@ -145,9 +152,9 @@ function newRow(name) {
 }
 
 function fill(row, lock) {
-  const waiter = lock.waiting ? `${lock.first_waiting} for ${duration(lock.first_waits_ms)}` : "";
+  const waiter = lock.waiting ? `${visible(lock.first_waiting ?? "")} for ${duration(lock.first_waits_ms)}` : "";
   const texts = [
-    [lock.name], [lock.state], [lock.holders, lock.about], [duration(lock.age_ms)], [duration(lock.expires_in_ms)],
+    [visible(lock.name)], [lock.state], [visible(lock.holders), visible(lock.about ?? "")], [duration(lock.age_ms)], [duration(lock.expires_in_ms)],
     [lock.fence === null ? "" : String(lock.fence)], [`${lock.on} of ${lock.of}`], [String(lock.waiting), waiter],
   ];
   texts.forEach(([text, small = ""], at) => {
@@ -162,7 +169,7 @@ function fill(row, lock) {
   row.cells[2].querySelectorAll("button").forEach((button) => button.remove());
   for (const { holder: label, hold } of lock.holds) {
     const button = element("button", "Take away…", { type: "button" });
-    button.setAttribute("aria-label", `Take ${lock.name} away from ${label}`);
+    button.setAttribute("aria-label", `Take ${visible(lock.name)} away from ${visible(label)}`);
     button.addEventListener("click", () => askForce(lock.name, label, hold));
     row.cells[2].append(button);
   }
@@ -254,8 +261,8 @@ let opener = null;
 function askForce(name, label, hold) {
   asked = { name, hold };
   opener = document.activeElement;
-  byId("force-name").textContent = name;
-  byId("force-holder").textContent = label;
+  byId("force-name").textContent = visible(name);
+  byId("force-holder").textContent = visible(label);
   byId("force-said").hidden = true;
   byId("force-reason").value = "";
   byId("force").showModal();
