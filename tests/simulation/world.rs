@@ -288,6 +288,8 @@ impl World {
         self.out(|out| {
             let entry = out.entry(hold).or_default();
             entry.kind = granted;
+            // A client that was closed meanwhile has its lent guards forgotten.
+            entry.signal.get_or_insert_with(|| guard.cancellation_token());
             entry.lent_is_back(kind);
             entry.enter(&guard, kind, known.renews);
         });
