@@ -17,13 +17,13 @@ use tokio::time::{sleep, timeout};
 
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// First line of a process in which this text stands.
-async fn line_of(process: &mut Child, text: &str) -> String {
+/// First line of a process in which this text stands; none if the process ends before.
+async fn line_of(process: &mut Child, text: &str) -> Option<String> {
     let mut lines = BufReader::new(process.stdout.take().expect("a pipe")).lines();
     let reading = async {
         loop {
-            let line = lines.next_line().await.expect("text").expect("it goes on");
-            if line.contains(text) {
+            let line = lines.next_line().await.expect("text");
+            if line.as_ref().is_none_or(|line| line.contains(text)) {
                 break line;
             }
         }
@@ -51,15 +51,7 @@ impl Drop for Browser {
 
 impl Browser {
     async fn start(dark: bool, (width, height): (u32, u32)) -> Self {
-        let mut driver = Command::new("chromedriver")
-            .arg("--port=0")
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .process_group(0)
-            .spawn()
-            .expect("chromedriver is missing: apt-get install chromium chromium-driver");
-        let line = line_of(&mut driver, "started successfully on port").await;
-        let port = line.trim_end_matches('.').rsplit(' ').next().expect("a port");
+        let (driver, port) = start_driver().await;
         let scheme = i32::from(!dark);
         let options = json!({"args": [
             "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
@@ -110,6 +102,25 @@ impl Browser {
     }
 }
 
+/// A driver and its port. It takes a free port of IPv6, ends if the same port of IPv4 is taken, and is then started
+/// again.
+async fn start_driver() -> (Child, String) {
+    for _ in 0..10 {
+        let mut driver = Command::new("chromedriver")
+            .arg("--port=0")
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .process_group(0)
+            .spawn()
+            .expect("chromedriver is missing: apt-get install chromium chromium-driver");
+        if let Some(line) = line_of(&mut driver, "started successfully on port").await {
+            let port = line.trim_end_matches('.').rsplit(' ').next().expect("a port");
+            return (driver, port.to_owned());
+        }
+    }
+    panic!("chromedriver ended ten times before it said its port");
+}
+
 fn urls(servers: &[Server]) -> Vec<String> {
     servers.iter().map(Server::url).collect()
 }
@@ -137,7 +148,7 @@ async fn console(servers: &[Server], args: &[&str]) -> (Child, String) {
         .kill_on_drop(true)
         .spawn()
         .expect("the command");
-    let line = line_of(&mut process, "http://").await;
+    let line = line_of(&mut process, "http://").await.expect("it goes on");
     let url = line.split(' ').next_back().expect("an address").to_owned();
     (process, url)
 }
