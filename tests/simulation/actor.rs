@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use multilock::{Closing, ExtendError, LockError, Mode, MultiLock, Once, Owner, RunError, Unlocked};
-use rand::RngExt;
+use rand::{RngExt, SeedableRng};
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::ask::force;
 use crate::client::Seat;
-use crate::client_plan::{Alike, Pace};
+use crate::client_plan::{Alike, ClientPlan, Pace};
 use crate::guard::{Guard, Lock, LockKind};
 use crate::history::Kind;
 use crate::plan::{Class, ms, ms_of, pick};
@@ -107,7 +107,8 @@ impl Actor {
             70..=79 => self.run().await,
             80..=83 => self.inspect().await,
             84..=89 if self.world.plan.class == Class::Forced => self.force().await,
-            84..=85 if self.rng.random_bool(0.5) => {
+            // A client that comes after a step of a clock does not see it.
+            84..=85 if self.rng.random_bool(0.5) && !self.world.plan.steps => {
                 let how = pick(&mut self.rng, &[Closing::Release, Closing::Leave]);
                 self.seat.begin_anew(how).await;
             }
@@ -150,40 +151,25 @@ impl Actor {
         let needed = policy.needed(plan.masters.len());
         let fenced = rng.random_bool(plan.fenced);
         let masters = self.seat.masters();
-        let mut lock = masters.lock(names.clone(), policy).fenced(fenced);
-        let (mut lease, mut renews, mut may_stay) = (plan.lease, true, plan.sticky && kind != LockKind::Read);
+        let lock = masters.lock(names.clone(), policy).fenced(fenced);
         let mut text = format!("{} ({kind:?}) under {policy}", names.join("+"));
         if !fenced {
             text += ", unfenced";
         }
-        if rng.random_bool(0.6) {
-            lease = plan.any_lease(rng);
-            lock = lock.lease(lease);
-            (renews, may_stay) = (false, false);
-            let _ = write!(text, ", lease {lease:?}");
-        } else if rng.random_bool(0.1) {
-            lock = lock.max_hold(lease * 2);
-            renews = false;
-        }
-        if again || rng.random_bool(0.5) {
-            lock = lock.owner(&self.me);
-        }
-        let mut min_validity = Duration::ZERO;
-        if rng.random_bool(0.2) {
-            min_validity = lease.mul_f64(pick(rng, &[0.3, 0.7, 0.95]));
-            lock = lock.min_validity(min_validity);
-            let _ = write!(text, ", no less than {min_validity:?}");
-        }
-        let at_least = some_of(rng, lease, kind);
-        if !at_least.is_zero() {
-            lock = lock.at_least(at_least);
-            let _ = write!(text, ", at least {at_least:?}");
-        }
-        if may_stay && at_least.is_zero() {
-            lock = lock.sticky();
-            text += ", sticky";
-        }
+        let mut terms = Terms {
+            op: 0,
+            kind,
+            needed,
+            fenced,
+            min_validity: Duration::ZERO,
+            renews: true,
+            at_least: Duration::ZERO,
+            began: 0,
+        };
+        let owner = Some((&self.me, if again { 1.0 } else { 0.5 }));
+        let mut lock = with_any_terms(plan, lock, &mut terms, owner, &mut text, rng);
         let op = self.world.next_op();
+        terms.op = op;
         // It draws nothing, so that seeds stand for the same schedules as before.
         if op.is_multiple_of(3) {
             lock = lock.about("an operation");
@@ -192,16 +178,6 @@ impl Actor {
             lock = lock.announced();
             text += ", announced";
         }
-        let terms = Terms {
-            op,
-            kind,
-            needed,
-            fenced,
-            min_validity,
-            renews,
-            at_least,
-            began: 0,
-        };
         (Lock::of(lock, kind), names, terms, text)
     }
 
@@ -276,7 +252,7 @@ impl Actor {
         let kinds = [(); 2].map(|()| run_kinds.draw(plan.reading, &mut self.rng));
         let op = self.world.next_op();
         let fenced = self.rng.random_bool(plan.fenced);
-        let terms = [(policies[0], kinds[0]), (policies[1], kinds[1])].map(|(policy, kind)| Terms {
+        let mut terms = [(policies[0], kinds[0]), (policies[1], kinds[1])].map(|(policy, kind)| Terms {
             op,
             kind,
             needed: policy.needed(plan.masters.len()),
@@ -287,8 +263,22 @@ impl Actor {
             began: 0,
         });
         let [one, other] = policies;
-        let of_kind = |name: &str, policy, kind| Lock::of(masters.lock(name, policy).fenced(fenced), kind);
-        let locks = (of_kind(&first, one, kinds[0]), of_kind(&second, other, kinds[1]));
+        let mut text = format!("lock {first} under {one} and {second} under {other}, {kinds:?}");
+        // Drawn apart, so that seeds stand for the same schedules as before.
+        let mut rng_terms = StdRng::seed_from_u64(self.world.plan.seed ^ op as u64 ^ 0x5e70_0000);
+        let has_own_terms = rng_terms.random_bool(0.7);
+        let mut of_kind = |name: &str, policy, kind, terms: &mut Terms| {
+            let mut lock = masters.lock(name, policy).fenced(fenced);
+            if has_own_terms {
+                let _ = write!(text, "; {name}");
+                lock = with_any_terms(plan, lock, terms, None, &mut text, &mut rng_terms);
+            }
+            Lock::of(lock, kind)
+        };
+        let locks = (
+            of_kind(&first, one, kinds[0], &mut terms[0]),
+            of_kind(&second, other, kinds[1], &mut terms[1]),
+        );
         let mut set = match locks {
             (Lock::Exclusive(one), Lock::Exclusive(other)) => one.and(other),
             (Lock::Exclusive(one), Lock::Shared(other)) => one.and(other),
@@ -300,10 +290,7 @@ impl Actor {
             set = set.owner(&Owner::new());
         }
         let set = set.wait(self.ms(0..=1500));
-        let began = self.begun(
-            op,
-            format!("lock {first} under {one} and {second} under {other}, {kinds:?}"),
-        );
+        let began = self.begun(op, text);
         let answer = if self.rng.random_bool(0.25) {
             let longest = pick(&mut self.rng, &[0, 4, 60, 600]);
             timeout(self.ms(0..=longest), set.lock()).await.ok()
@@ -634,6 +621,47 @@ impl Actor {
     fn ms(&mut self, range: std::ops::RangeInclusive<u64>) -> Duration {
         Duration::from_millis(self.rng.random_range(range))
     }
+}
+
+/// Draws a lease, a least validity and the like for a lock. `owner` is who may take it, and how likely that is.
+fn with_any_terms(
+    plan: &ClientPlan,
+    mut lock: MultiLock,
+    terms: &mut Terms,
+    owner: Option<(&Owner, f64)>,
+    text: &mut String,
+    rng: &mut StdRng,
+) -> MultiLock {
+    let (mut lease, mut may_stay) = (plan.lease, plan.sticky && terms.kind != LockKind::Read);
+    if rng.random_bool(0.6) {
+        lease = plan.any_lease(rng);
+        lock = lock.lease(lease);
+        (terms.renews, may_stay) = (false, false);
+        let _ = write!(text, ", lease {lease:?}");
+    } else if rng.random_bool(0.1) {
+        lock = lock.max_hold(lease * 2);
+        terms.renews = false;
+    }
+    if let Some((owner, often)) = owner
+        && rng.random_bool(often)
+    {
+        lock = lock.owner(owner);
+    }
+    if rng.random_bool(0.2) {
+        terms.min_validity = lease.mul_f64(pick(rng, &[0.3, 0.7, 0.95]));
+        lock = lock.min_validity(terms.min_validity);
+        let _ = write!(text, ", no less than {:?}", terms.min_validity);
+    }
+    terms.at_least = some_of(rng, lease, terms.kind);
+    if !terms.at_least.is_zero() {
+        lock = lock.at_least(terms.at_least);
+        let _ = write!(text, ", at least {:?}", terms.at_least);
+    }
+    if may_stay && terms.at_least.is_zero() {
+        lock = lock.sticky();
+        *text += ", sticky";
+    }
+    lock
 }
 
 fn describe_extension(answer: Result<(), ExtendError>) -> String {

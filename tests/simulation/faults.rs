@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use multilock::sim::{Cluster, Direction, Keep, Master};
-use rand::RngExt;
+use rand::{RngExt, SeedableRng};
 use rand::rngs::StdRng;
 use tokio::time::{Instant, advance, sleep};
 
@@ -70,9 +70,9 @@ const ERRORS: [&str; 6] = [
     "OOM command not allowed when used memory > 'maxmemory'.",
 ];
 
-/// Longest time in milliseconds by which one master's clock slips in all. It is the drift of a lease of 200 ms, less
-/// the rounding of masters.
-const MOST_SLIPPED: u64 = 3;
+/// Longest time by which one master's clock slips in all. It is the drift of a lease of 200 ms, less the rounding of
+/// masters.
+pub(crate) const MOST_SLIPPED: Duration = ms(3);
 
 /// How long requests and replies take, while nothing makes a master slower.
 type Usual = Vec<(Duration, Duration)>;
@@ -81,8 +81,10 @@ type Usual = Vec<(Duration, Duration)>;
 pub(crate) async fn strike(world: Arc<World>, mut rng: StdRng, end: Instant) {
     let mut active: Vec<(Instant, usize, Trouble)> = Vec::new();
     let near = prepare(&world, &mut rng);
-    let mut slipped = vec![0; world.plan.nodes];
+    let mut slipped = vec![Duration::ZERO; world.plan.nodes];
     let mut usual = near.clone();
+    // Drawn apart, so that seeds stand for the same schedules as before.
+    let mut rng_steps = StdRng::seed_from_u64(world.plan.seed ^ 0x57e9_ac70);
     // From rarely to all the time.
     let pace = pick(&mut rng, &[60, 150, 400, 1200]);
     while Instant::now() < end {
@@ -100,10 +102,15 @@ pub(crate) async fn strike(world: Arc<World>, mut rng: StdRng, end: Instant) {
             }
             !over
         });
+        if world.plan.steps && rng_steps.random_bool(0.2) {
+            let stepping = rng_steps.random_range(0..world.plan.nodes);
+            let step = Blow::ClockForward(rng_steps.random_range(1000..6000));
+            deal(&world, stepping, step).await;
+        }
         let struck = rng.random_range(0..world.plan.nodes);
         match draw(&world.plan, &mut rng) {
             Fault::Sudden(Blow::ClockSlips(time)) => {
-                slipped[struck] += time;
+                slipped[struck] += ms(time);
                 // A longer slip in all may exceed the drift of the shortest lease.
                 if slipped[struck] <= MOST_SLIPPED {
                     deal(&world, struck, Blow::ClockSlips(time)).await;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::faults::MOST_SLIPPED;
 use crate::guard::LockKind;
 use crate::opening::OPENED;
 
@@ -95,7 +96,7 @@ pub(crate) enum Kind {
         forgets: Vec<usize>,
         forgets_fences: Vec<usize>,
     },
-    /// A master's clock was set forward by less than anybody may notice.
+    /// A master's clock was set forward: by less than anybody may notice, or by a step.
     Slipped {
         master: usize,
         by: Duration,
@@ -215,6 +216,16 @@ pub(crate) enum Kind {
         when: &'static str,
         what: Vec<String>,
     },
+}
+
+impl Kind {
+    /// Master whose clock was set forward by so much that keys end early.
+    pub(crate) fn stepped(&self) -> Option<usize> {
+        match self {
+            Self::Slipped { master, by } if *by > MOST_SLIPPED => Some(*master),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]

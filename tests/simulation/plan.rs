@@ -106,6 +106,8 @@ pub(crate) struct Plan {
     pub(crate) candidates: usize,
     /// Whether each client sees other masters, in turn.
     pub(crate) partitioned: bool,
+    /// Whether masters' clocks step forward, by much more than a round trip, under clients that know them.
+    pub(crate) steps: bool,
     /// Which masters are late for a long time, and by how much.
     pub(crate) late: Option<Late>,
     /// Whether the record of a master is looked at with each vote.
@@ -241,6 +243,7 @@ impl Plan {
             permit_tasks: 0,
             candidates: 0,
             partitioned: false,
+            steps: false,
             late: None,
             strict: false,
             skew,
@@ -290,6 +293,8 @@ impl Plan {
         }
         let mut rng_partitions = StdRng::seed_from_u64(seed ^ 0x9a27_1710);
         plan.partitioned = class != Class::Calm && rng_partitions.random_bool(0.125);
+        let mut rng_steps = StdRng::seed_from_u64(seed ^ 0x57e9_5000);
+        plan.steps = matches!(class, Class::Durable | Class::Stale) && rng_steps.random_bool(0.25);
         plan.late = rng.random_bool(0.25).then(|| Late::draw(&plan, &mut rng));
         plan.strict = StdRng::seed_from_u64(seed ^ 0x0057_121c).random_bool(0.25);
         plan

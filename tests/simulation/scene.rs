@@ -43,6 +43,7 @@ pub(crate) fn plan(class: Class, lease: Duration) -> Plan {
         permit_tasks: 0,
         candidates: 0,
         partitioned: false,
+        steps: false,
         late: None,
         strict: false,
         skew: Duration::ZERO,

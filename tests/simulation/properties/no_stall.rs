@@ -79,9 +79,9 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
     let begun = |kind: &Kind| matches!(kind, Kind::Phase(phase) if *phase == ASKING);
     let begun = events.iter().position(|event| begun(&event.kind))?;
     let shakes = |kind: &Kind| match kind {
+        Kind::Fault { forgets, .. } => !forgets.is_empty(),
         // A client that was idle since then notices it only now.
-        Kind::Fault { what, forgets, .. } => !forgets.is_empty() || what.contains("ClockForward"),
-        _ => false,
+        kind => kind.stepped().is_some(),
     };
     let some_are_doubted = events.iter().any(|event| shakes(&event.kind));
     let doubt = some_are_doubted.then_some(case.record.longest_lease + PAUSE);

@@ -3,7 +3,8 @@
 //! is valid. If it reads, its entry among the readers lasts as long.
 //!
 //! Source: Redisson's reentrancy; the crate's promise. Needs nothing for the count. For the field, needs masters that
-//! keep all acknowledged data: a master that forgot since the hold began does not count.
+//! keep all acknowledged data: a master that forgot since the hold began does not count, nor does a master whose clock
+//! stepped.
 
 use std::collections::BTreeMap;
 
@@ -16,6 +17,7 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
     let mut forgotten: Vec<(usize, usize)> = Vec::new();
     let forced = case.forced();
     for (place, event) in case.record.events.iter().enumerate() {
+        forgotten.extend(event.kind.stepped().map(|master| (place, master)));
         match &event.kind {
             Kind::Granted {
                 hold, again: false, ..
