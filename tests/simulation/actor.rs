@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use multilock::{Closing, ExtendError, LockError, Mode, MultiLock, Once, Owner, RunError, Unlocked};
-use rand::{RngExt, SeedableRng};
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::ask::force;

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use multilock::sim::{Cluster, Direction, Keep, Master};
-use rand::{RngExt, SeedableRng};
 use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
 use tokio::time::{Instant, advance, sleep};
 
 use crate::history::Kind;
@@ -103,9 +104,13 @@ pub(crate) async fn strike(world: Arc<World>, mut rng: StdRng, end: Instant) {
             !over
         });
         if world.plan.steps && rng_steps.random_bool(0.2) {
-            let stepping = rng_steps.random_range(0..world.plan.nodes);
-            let step = Blow::ClockForward(rng_steps.random_range(1000..6000));
-            deal(&world, stepping, step).await;
+            let mut masters: Vec<_> = (0..world.plan.nodes).collect();
+            masters.shuffle(&mut rng_steps);
+            masters.truncate(rng_steps.random_range(1..=world.plan.nodes));
+            for master in masters {
+                let step = Blow::ClockForward(rng_steps.random_range(1000..6000));
+                deal(&world, master, step).await;
+            }
         }
         let struck = rng.random_range(0..world.plan.nodes);
         match draw(&world.plan, &mut rng) {
