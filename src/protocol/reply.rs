@@ -28,22 +28,21 @@ pub(crate) struct Stamp<'a> {
     pub(crate) record: &'a str,
 }
 
+/// Smallest number that is a clock, even where a clock starts at 1970: one second. The answers of other calls are smaller
+/// numbers, and none of them must be taken for a grant.
+const LEAST_CLOCK_US: u64 = 1_000_000;
+
 impl<'a> Stamp<'a> {
     fn of(part: &'a Value) -> Option<Self> {
-        match part {
-            Value::Int(clock) => Some(Self {
-                clock_us: u64::try_from(*clock).ok()?,
-                record: "",
-            }),
+        let (clock_us, record) = match part {
+            Value::Int(clock) => (u64::try_from(*clock).ok()?, ""),
             Value::BulkString(bytes) => {
                 let (clock, record) = std::str::from_utf8(bytes).ok()?.split_once(' ')?;
-                Some(Self {
-                    clock_us: clock.parse().ok()?,
-                    record,
-                })
+                (clock.parse().ok()?, record)
             }
-            _ => None,
-        }
+            _ => return None,
+        };
+        (clock_us >= LEAST_CLOCK_US).then_some(Self { clock_us, record })
     }
 
     /// Stamp at the beginning of an answer, to any script; `None` if the answer is no vote.
@@ -223,7 +222,13 @@ pub(crate) struct FieldEntry {
 /// Parses a stamp and its details. A stamp alone grants.
 fn parse_acquired(value: &Value) -> Option<Reply> {
     match value {
-        Value::Array(parts) => parse_reply(parts.get(1..)?).filter(|reply| reply.vote != Vote::NotHeld),
+        Value::Array(parts) => {
+            let [stamp, details @ ..] = &parts[..] else {
+                return None;
+            };
+            Stamp::of(stamp)?;
+            parse_reply(details).filter(|reply| reply.vote != Vote::NotHeld)
+        }
         stamp => Stamp::of(stamp).map(|_| granted(true, 0)),
     }
 }
@@ -234,7 +239,11 @@ fn parse_extended(value: &Value) -> Option<Vec<Reply>> {
         Value::Array(parts) => parse_reply(parts),
         code => parse_reply(std::slice::from_ref(code)),
     };
-    value.as_sequence()?.get(1..)?.iter().map(reply).collect()
+    let [stamp, replies @ ..] = value.as_sequence()? else {
+        return None;
+    };
+    Stamp::of(stamp)?;
+    replies.iter().map(reply).collect()
 }
 
 fn parse_reply(parts: &[Value]) -> Option<Reply> {

@@ -129,9 +129,9 @@ fn an_introduction_tells_what_is_stored() {
 
 /// A name in the report of a master.
 fn entry(parts: &[Value]) -> Option<StoredName> {
-    let all = Value::Array(vec![Value::Int(7), Value::Array(parts.to_vec())]);
+    let all = Value::Array(vec![Value::Int(1_000_007), Value::Array(parts.to_vec())]);
     parse_report(&all).map(|report| {
-        assert_eq!((report.clock_us, report.entries.len()), (7, 1));
+        assert_eq!((report.clock_us, report.entries.len()), (1_000_007, 1));
         report.entries[0].clone()
     })
 }
@@ -238,7 +238,7 @@ fn what_a_master_keeps_is_read() {
     );
     assert_eq!(entry(&[bulk("none"), Value::Int(-2)]), None);
     assert_eq!(parse_report(&Value::Array(vec![Value::Nil])), None);
-    let none = Value::Array(vec![Value::Int(7)]);
+    let none = Value::Array(vec![Value::Int(1_000_007)]);
     assert_eq!(inspected(Ok(none), 1), Err(unexpected("inspect")));
 }
 
@@ -266,11 +266,30 @@ fn a_stamp_tells_the_clock_and_the_record() {
         assert_eq!(stamp(&Value::Array(vec![first, Value::Int(1)])), alone);
         alone
     };
-    assert_eq!(stamp(Value::Int(7)), Some((7, String::new())));
-    assert_eq!(stamp(bulk("7 run 5")), Some((7, "run 5".into())));
-    assert_eq!(stamp(bulk("7 ")), Some((7, String::new())));
-    assert_eq!(stamp(bulk("7")), None);
+    assert_eq!(stamp(Value::Int(1_000_007)), Some((1_000_007, String::new())));
+    assert_eq!(stamp(bulk("1000007 run 5")), Some((1_000_007, "run 5".into())));
+    assert_eq!(stamp(bulk("1000007 ")), Some((1_000_007, String::new())));
+    assert_eq!(stamp(bulk("1000007")), None);
     assert_eq!(stamp(Value::Int(-7)), None);
+}
+
+/// Answers can be one place off only where a server breaks the protocol. Then a release's answer must not let anybody in.
+#[test]
+fn the_answer_of_another_call_grants_nothing() {
+    let list = |parts: &[i64]| Value::Array(parts.iter().map(|part| Value::Int(*part)).collect());
+    for released in [
+        Value::Int(0),
+        Value::Int(1),
+        Value::Int(2),
+        list(&[1]),
+        list(&[1, 1]),
+        list(&[0, 3]),
+    ] {
+        let acquired = Reply::acquired(Ok(released.clone()));
+        assert!(matches!(acquired.vote, Vote::Unknown { .. }), "{released:?}");
+        let extended = Reply::extended(Ok(released.clone()), 1).swap_remove(0);
+        assert!(matches!(extended.vote, Vote::Unknown { .. }), "{released:?}");
+    }
 }
 
 fn any_value() -> impl Strategy<Value = Value> {
