@@ -9,7 +9,7 @@ use crate::values::votes::Vote;
 
 /// Returns the first reply in `bytes` and its length, as a connection finds it.
 pub fn first_reply(bytes: &[u8]) -> Result<Option<(Value, usize)>, String> {
-    node::first_reply(bytes)
+    node::first_reply(bytes, &mut node::ReplySearch::new())
 }
 
 /// Reads a reply in all the ways in which the crate reads one. None may panic, or report more than the reply

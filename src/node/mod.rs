@@ -33,7 +33,7 @@ pub(crate) use self::redis::address::{Address, NodeUrl};
 pub(crate) use self::redis::examine::Examined;
 pub(crate) use self::redis::examine::POOL;
 #[cfg(fuzzing)]
-pub(crate) use self::redis::resp::first as first_reply;
+pub(crate) use self::redis::resp::{Search as ReplySearch, first as first_reply};
 pub(crate) use self::redis::server::Server;
 pub(crate) use self::redis::tls::{CA_FILE, CERT_FILE, KEY_FILE, Tls, TlsFiles};
 pub(crate) use connection::{Link, Links};

@@ -79,6 +79,7 @@ impl Pipe {
             flushed: true,
             incoming: vec![0; BUFFER],
             received: 0,
+            search: resp::Search::new(),
             answers: Vec::new(),
             answered: Vec::new(),
             notices: Notices::Pushed,
@@ -175,6 +176,8 @@ pub(super) struct Driver {
     incoming: Vec<u8>,
     /// Bytes of `incoming` that are filled.
     received: usize,
+    /// Search for the end of the reply that `incoming` begins with.
+    search: resp::Search,
     /// Answers taken from the bytes. Both vectors stay from poll to poll, for their memory.
     answers: Vec<Answer>,
     answered: Vec<(ReplyTo, Answer)>,
@@ -303,13 +306,19 @@ impl Driver {
     /// Takes complete replies out of the bytes.
     fn take_answers(&mut self) -> Result<(), String> {
         let mut taken = 0;
-        while let Some((value, length)) = resp::first(&self.incoming[taken..self.received])? {
+        while let Some((value, length)) = resp::first(&self.incoming[taken..self.received], &mut self.search)?
+        {
             taken += length;
             match value {
-                Value::Push {
-                    kind: PushKind::Message | PushKind::PMessage,
-                    data,
-                } => self.notice(&data),
+                Value::Push { kind, data } => match kind {
+                    PushKind::Message | PushKind::PMessage => self.notice(&data),
+                    // No other push answers a call.
+                    PushKind::Subscribe
+                    | PushKind::Unsubscribe
+                    | PushKind::PSubscribe
+                    | PushKind::PUnsubscribe => self.answers.push(Ok(Value::Push { kind, data })),
+                    _ => {}
+                },
                 Value::Array(data) if self.notices == Notices::InArrays && is_message(&data) => {
                     self.notice(&data[1..]);
                 }

@@ -2,16 +2,43 @@
 
 use redis::Value;
 
-/// Limit of bytes, and of values, above any reply to this crate.
+/// Limit of bytes above any reply to this crate.
 const LONGEST: usize = 16 << 20;
 const LONGEST_LINE: usize = 64 << 10;
+/// Limit of values above any reply to this crate. The parser takes half a microsecond for each, in one go.
+const MOST_VALUES: usize = 1 << 20;
+/// Number of bytes of a line that an error quotes.
+const QUOTED: usize = 100;
 
-/// First reply in `bytes` and its length; `None` while the reply is incomplete. An error gives the reason why
-/// these bytes are no reply.
-pub(crate) fn first(bytes: &[u8]) -> Result<Option<(Value, usize)>, String> {
-    let Some(length) = length(bytes)? else {
+/// Search for the end of an incomplete reply. The bytes that it has passed are not looked at again.
+#[derive(Debug)]
+pub(crate) struct Search {
+    end: usize,
+    /// Values of the reply that begin at `end` or later.
+    values: usize,
+    /// Values of the reply so far.
+    known: usize,
+}
+
+impl Search {
+    pub(crate) fn new() -> Self {
+        Self {
+            end: 0,
+            values: 1,
+            known: 1,
+        }
+    }
+}
+
+/// First reply in `bytes` and its length; `None` while the reply is incomplete, and then `search` goes on when more bytes are
+/// there. An error gives the reason why these bytes are no reply.
+pub(crate) fn first(bytes: &[u8], search: &mut Search) -> Result<Option<(Value, usize)>, String> {
+    search.go_on(bytes)?;
+    let length = search.end;
+    if search.values > 0 || length > bytes.len() {
         return Ok(None);
-    };
+    }
+    *search = Search::new();
     let reply = &bytes[..length];
     // Nearly every answer is an integer, and needs no parser.
     if let Some(digits) = reply.strip_prefix(b":")
@@ -19,37 +46,43 @@ pub(crate) fn first(bytes: &[u8]) -> Result<Option<(Value, usize)>, String> {
     {
         return Ok(Some((Value::Int(number), length)));
     }
-    let value = redis::parse_redis_value(reply).map_err(|error| error.to_string())?;
+    // The parser's own words fill several lines.
+    let value = redis::parse_redis_value(reply).map_err(|_| refused("no reply", reply))?;
     Ok(Some((value, length)))
 }
 
-fn length(bytes: &[u8]) -> Result<Option<usize>, String> {
-    let (mut end, mut values) = (0, 1_usize);
-    while values > 0 {
-        if end > LONGEST || values > LONGEST {
-            return Err("a reply that is too long".into());
-        }
-        let rest = bytes.get(end..).unwrap_or_default();
-        let Some(line) = line(rest)? else {
-            return Ok(None);
-        };
-        end += line.len() + CRLF.len();
-        values -= 1;
-        match line.first() {
-            Some(b'+' | b'-' | b':' | b'_' | b'#' | b',' | b'(') => {}
-            Some(b'$' | b'=' | b'!') => {
-                if let Some(size) = size(line)? {
-                    end += size + CRLF.len();
-                }
+impl Search {
+    /// Goes on to the end of the reply, or of the bytes.
+    fn go_on(&mut self, bytes: &[u8]) -> Result<(), String> {
+        while self.values > 0 {
+            if self.end > LONGEST || self.known > MOST_VALUES {
+                return Err("a reply that is too long".into());
             }
-            Some(b'*' | b'~' | b'>') => values += size(line)?.unwrap_or(0),
-            Some(b'%') => values += 2 * size(line)?.unwrap_or(0),
-            // Attributes come before the value that they belong to.
-            Some(b'|') => values += 1 + 2 * size(line)?.unwrap_or(0),
-            _ => return Err(refused("no reply", line)),
+            let rest = bytes.get(self.end..).unwrap_or_default();
+            let Some(line) = line(rest)? else {
+                return Ok(());
+            };
+            self.end += line.len() + CRLF.len();
+            self.values -= 1;
+            let inner = match line.first() {
+                Some(b'+' | b'-' | b':' | b'_' | b'#' | b',' | b'(') => 0,
+                Some(b'$' | b'=' | b'!') => {
+                    if let Some(size) = size(line)? {
+                        self.end += size + CRLF.len();
+                    }
+                    0
+                }
+                Some(b'*' | b'~' | b'>') => size(line)?.unwrap_or(0),
+                Some(b'%') => 2 * size(line)?.unwrap_or(0),
+                // Attributes come before the value that they belong to.
+                Some(b'|') => 1 + 2 * size(line)?.unwrap_or(0),
+                _ => return Err(refused("no reply", line)),
+            };
+            self.values += inner;
+            self.known += inner;
         }
+        Ok(())
     }
-    Ok((end <= bytes.len()).then_some(end))
 }
 
 const CRLF: &[u8] = b"\r\n";
@@ -81,12 +114,17 @@ fn number(digits: &[u8]) -> Option<i64> {
 }
 
 fn refused(why: &str, line: &[u8]) -> String {
+    let line = &line[..line.len().min(QUOTED)];
     format!("{why}: {:?}", String::from_utf8_lossy(line))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn first(bytes: &[u8]) -> Result<Option<(Value, usize)>, String> {
+        super::first(bytes, &mut Search::new())
+    }
 
     /// Replies of every kind, one after the other.
     const REPLIES: &[&str] = &[
@@ -139,6 +177,21 @@ mod tests {
     }
 
     #[test]
+    fn a_search_goes_on_where_it_stopped() {
+        for reply in REPLIES {
+            let mut search = Search::new();
+            for cut in 0..reply.len() {
+                let found = super::first(&reply.as_bytes()[..cut], &mut search);
+                assert_eq!(found, Ok(None), "{reply:?} cut at {cut}");
+            }
+            let whole = super::first(reply.as_bytes(), &mut search);
+            assert_eq!(whole, first(reply.as_bytes()), "{reply:?}");
+            let next = super::first(b":7\r\n", &mut search);
+            assert_eq!(next, Ok(Some((Value::Int(7), 4))), "after {reply:?}");
+        }
+    }
+
+    #[test]
     fn what_is_no_reply_is_refused() {
         let refused = [
             "HTTP/1.1 400 Bad Request\r\n",
@@ -151,8 +204,12 @@ mod tests {
         for bytes in refused {
             assert!(first(bytes.as_bytes()).is_err(), "{bytes:?}");
         }
-        let nested = "*9999999\r\n".repeat(9);
+        let nested = "*999999\r\n".repeat(2);
         assert!(first(nested.as_bytes()).is_err(), "more values than memory");
+        let flat = format!("*{}\r\n", MOST_VALUES + 1);
+        assert!(first(flat.as_bytes()).is_err(), "more values than any answer has");
+        let garbage = first(b":garbage\r\n").expect_err("no number");
+        assert_eq!(garbage, r#"no reply: ":garbage\r\n""#);
         let endless = "+".repeat(LONGEST_LINE + 1);
         assert!(first(endless.as_bytes()).is_err(), "a line without an end");
     }

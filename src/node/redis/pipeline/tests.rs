@@ -113,6 +113,27 @@ async fn channels_are_confirmed_one_by_one() {
     assert_eq!(*line.messages.lock().expect("not poisoned"), messages);
 }
 
+/// A service in front of a master may push what no client has asked for. Taken for an answer, it would give each later call
+/// the answer of the call before: a release's, which would then count as a grant.
+#[tokio::test]
+async fn other_pushes_answer_no_call() {
+    let mut line = Line::open(1024);
+    let (first, second) = (line.call("r"), line.call("a"));
+    line.receives("ra").await;
+    let unasked = [
+        ">2\r\n$10\r\ninvalidate\r\n_\r\n",
+        ">3\r\n$8\r\nsmessage\r\n$1\r\na\r\n$1\r\n0\r\n",
+        ">2\r\n$6\r\nnotice\r\n:1\r\n",
+    ];
+    for push in unasked {
+        line.says(push).await;
+    }
+    line.says(":1\r\n:7\r\n").await;
+    assert_eq!(first.await, Ok(Value::Int(1)));
+    assert_eq!(second.await, Ok(Value::Int(7)));
+    assert!(line.messages.lock().expect("not poisoned").is_empty());
+}
+
 /// The set-up polls the driver first, and then a task does.
 #[tokio::test]
 async fn a_driver_that_moves_to_another_task_is_woken_there() {
