@@ -359,6 +359,65 @@ fn as_user(credentials: &str, server: &Server) -> String {
     format!("redis://{credentials}@{}", label(server))
 }
 
+/// As the default user it would have other rights.
+#[tokio::test]
+async fn a_user_without_a_password_logs_in_all_the_same() {
+    let servers = three_with(&["ACL", "SETUSER", "app", "on", "nopass", "~*", "&*", "+@all"]).await;
+    for credentials in ["app", "app:"] {
+        let masters = connect(servers.iter().map(|server| as_user(credentials, server))).await;
+        works(&masters).await;
+        for server in &servers {
+            let clients = text(server, &["CLIENT", "LIST"]).await;
+            let ours: Vec<_> = clients
+                .lines()
+                .filter(|line| line.contains("name=multilock"))
+                .collect();
+            assert!(!ours.is_empty(), "{clients}");
+            assert!(ours.iter().all(|line| line.contains("user=app")), "{clients}");
+        }
+    }
+    let (error, text) = refusal(servers.iter().map(|server| as_user("nosuch", server))).await;
+    let reason = matches!(
+        &error,
+        ConnectError::Unfit {
+            reason: Unfit::Denied { .. },
+            ..
+        }
+    );
+    assert!(reason && text.contains("WRONGPASS"), "{text}");
+}
+
+#[tokio::test]
+async fn a_user_who_may_neither_load_scripts_nor_run_them() {
+    let rules = [
+        "ACL",
+        "SETUSER",
+        "app",
+        "on",
+        ">secret",
+        "~*",
+        "&*",
+        "+@all",
+        "-eval",
+        "-script|load",
+    ];
+    let servers = three_with(&rules).await;
+    // The masters know their set, and have lost the scripts.
+    connect(servers.iter().map(Server::url)).await;
+    for server in &servers {
+        server.command(&["SCRIPT", "FLUSH"]).await;
+    }
+    let (error, text) = refusal(servers.iter().map(|server| as_user("app:secret", server))).await;
+    let reason = matches!(
+        &error,
+        ConnectError::Unfit {
+            reason: Unfit::Denied { .. },
+            ..
+        }
+    );
+    assert!(reason && text.contains("eval"), "{text}");
+}
+
 #[tokio::test]
 async fn a_user_who_may_not_ask_who_the_server_is() {
     let rules = [

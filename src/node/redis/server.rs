@@ -290,6 +290,15 @@ pub(super) fn refuse(probed: Answer, loads: bool) -> Result<(), NodeError> {
             let error = error.to_string();
             return Err(Unfit::NoScripts { error }.into());
         }
+        Err(Fault::Server {
+            class: FaultClass::Denied,
+            error,
+        }) if !loads => {
+            return Err(Unfit::Denied {
+                error: error.to_string(),
+            }
+            .into());
+        }
         Err(_) => Vec::new(),
     };
     if denied.is_empty() {

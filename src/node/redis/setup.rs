@@ -105,11 +105,13 @@ pub(super) struct Login<'a> {
 const TELLING: usize = 3;
 
 impl<'a> Login<'a> {
-    /// Takes the login from the credentials, if there are any, and else from the URL.
+    /// Takes the login from the credentials, if there are any, and else from the URL. A user of the URL without a password
+    /// logs in with an empty one: as the default user it would have other rights.
     pub(super) fn new(settings: &'a RedisConnectionInfo, credentials: Option<&'a Credentials>) -> Self {
+        let of_url = settings.password().or(settings.username().map(|_| ""));
         Self {
             user: credentials.and_then(Credentials::user).or(settings.username()),
-            password: credentials.map(Credentials::secret).or(settings.password()),
+            password: credentials.map(Credentials::secret).or(of_url),
             db: settings.db(),
         }
     }
