@@ -32,6 +32,13 @@ pub(crate) fn check() -> Result<(), Failure> {
     })
 }
 
+/// Reads a text of a few words. A device may have no end.
+pub(crate) fn read_limited(file: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(file)?.take(LONGEST).read_to_string(&mut text)?;
+    Ok(text)
+}
+
 fn read(file: &Path) -> Result<(), String> {
     let words = |error: io::Error| error.to_string();
     let about = fs::metadata(file).map_err(words)?;
@@ -42,13 +49,10 @@ fn read(file: &Path) -> Result<(), String> {
     if kind.is_fifo() || kind.is_socket() {
         return Ok(());
     }
-    let open = File::open(file).map_err(words)?;
-    if open.is_terminal() {
+    if File::open(file).map_err(words)?.is_terminal() {
         return Ok(());
     }
-    // The library reads it likewise. A device may have no end.
-    let mut text = String::new();
-    open.take(LONGEST).read_to_string(&mut text).map_err(words)?;
+    let text = read_limited(file).map_err(words)?;
     if text.trim_end_matches(['\r', '\n']).is_empty() {
         return Err(String::from("empty"));
     }

@@ -13,6 +13,9 @@ pub enum Unfit {
     /// The server replicates another one, so it has no vote of its own.
     #[error("it is a replica, not a master ({faq})", faq = Faq("replica"))]
     Replica,
+    /// The server is a Sentinel, which watches masters and stores no locks.
+    #[error("it is a Sentinel, which watches masters and is none; list the masters ({faq})", faq = Faq("replica"))]
+    Sentinel,
     /// The server is part of a Redis Cluster, which is not one independent vote.
     #[error("it is a node of a Redis Cluster; an independent master is needed ({faq})", faq = Faq("cluster"))]
     Cluster,

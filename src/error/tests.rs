@@ -184,6 +184,7 @@ fn unfit() -> Vec<Unfit> {
         Unfit::NoScripts {
             error: "unknown command".into(),
         },
+        Unfit::Sentinel,
     ];
     for (place, kind) in kinds.iter().enumerate() {
         let number = match kind {
@@ -198,6 +199,7 @@ fn unfit() -> Vec<Unfit> {
             Unfit::UnknownRole => 8,
             Unfit::ScriptsNotAtomic { .. } => 9,
             Unfit::NoScripts { .. } => 10,
+            Unfit::Sentinel => 11,
         };
         assert_eq!(place, number);
     }

@@ -59,7 +59,7 @@ pub(crate) enum FaultClass {
 }
 
 /// Error codes and their meaning. A server raises each of them before a script's first write.
-const CODES: [(&str, FaultClass); 19] = [
+const CODES: [(&str, FaultClass); 20] = [
     ("OOM", FaultClass::Passing),
     ("MISCONF", FaultClass::Passing),
     ("NOREPLICAS", FaultClass::Passing),
@@ -71,6 +71,8 @@ const CODES: [(&str, FaultClass); 19] = [
     ("NOAUTH", FaultClass::LoggedOut),
     ("WRONGPASS", FaultClass::LoggedOut),
     ("NOPERM", FaultClass::Denied),
+    // Protected mode: the server lets nobody in from other machines.
+    ("DENIED", FaultClass::Denied),
     ("MOVED", FaultClass::Denied),
     ("ASK", FaultClass::Denied),
     ("CROSSSLOT", FaultClass::Denied),

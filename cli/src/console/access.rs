@@ -3,7 +3,6 @@
 //! A page of another site can make a browser send requests here. Such a request has a foreign `Origin`. If the other site
 //! has its name resolved to this address, the request has a foreign `Host`.
 
-use std::fs;
 use std::hint::black_box;
 use std::net::IpAddr;
 
@@ -13,6 +12,7 @@ use axum::http::{HeaderMap, HeaderName, Method};
 
 use crate::args::ConsoleArgs;
 use crate::exit::{self, Failure};
+use crate::password_file::read_limited;
 use crate::values::HostName;
 
 /// Beginning of the name of the cookie with the token.
@@ -37,7 +37,7 @@ pub(super) enum Refusal {
 impl Access {
     pub(super) fn of(args: &ConsoleArgs) -> Result<Self, Failure> {
         let token = args.token_file.as_ref().map(|file| {
-            let text = fs::read_to_string(file).map_err(|error| error.to_string());
+            let text = read_limited(file).map_err(|error| error.to_string());
             text.and_then(|text| checked(text.trim())).map_err(|why| {
                 let file = file.display();
                 Failure::new(

@@ -52,6 +52,11 @@ fn remedy(reason: &Unfit) -> (&'static str, &'static str, &'static str) {
             "replica",
             "list the master that it copies; or make it a master of its own: REPLICAOF NO ONE there",
         ),
+        Unfit::Sentinel => (
+            "sentinel",
+            "replica",
+            "list the masters that it watches, each by its own address, and no replica of theirs",
+        ),
         Unfit::Cluster => (
             "cluster",
             "cluster",

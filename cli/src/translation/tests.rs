@@ -51,6 +51,7 @@ fn check(message: impl fmt::Display) {
 fn unfit() -> Vec<Unfit> {
     vec![
         Unfit::Replica,
+        Unfit::Sentinel,
         Unfit::Cluster,
         Unfit::TooOld {
             version: "5.0".into(),

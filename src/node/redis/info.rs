@@ -100,6 +100,7 @@ impl<'a> Info<'a> {
             Some("master") => {}
             None if accepted.unknown_role => {}
             None => return Err(Unfit::UnknownRole.into()),
+            Some("sentinel") => return Err(Unfit::Sentinel.into()),
             Some(_) => return Err(Unfit::Replica.into()),
         }
         match self.evicts() {
@@ -164,6 +165,7 @@ mod tests {
     fn only_an_independent_master_will_do() {
         assert_eq!(judge(NOTHING, ""), Ok(()));
         assert!(refused("role:slave").starts_with("it is a replica, not a master"));
+        assert!(refused("role:sentinel").starts_with("it is a Sentinel"));
         assert!(refused("cluster_enabled:1").contains("Redis Cluster"));
         assert!(refused("redis_version:5.0.14").starts_with("its version 5.0.14 is older than 6.0"));
         assert_eq!(refused("loading:1"), "loading its data set");

@@ -60,11 +60,11 @@ impl Server {
     async fn question(&self, session: &Session, beside_redisson: bool) -> Result<Examined, NodeError> {
         let pipe = &session.pipe;
         let introduction = Introduction::read(pipe).await?;
-        let (info, clock_us, record) = (
-            introduction.info(),
-            introduction.clock_us()?,
-            introduction.record(),
-        );
+        let (info, record) = (introduction.info(), introduction.record());
+        let fit = info.judge(introduction.role.as_deref(), self.accepted);
+        // A Sentinel has no TIME, and that is not what is wrong with it.
+        let clock_us = introduction.clock_us();
+        let clock_us = clock_us.map_err(|error| fit.clone().err().unwrap_or(error))?;
         let identity = identity(&info);
         let run = identity.run();
         let can_end = end(pipe, &[NOBODY]).await && session.client_id.is_some();
@@ -103,8 +103,7 @@ impl Server {
             } else {
                 redisson_channels(session).await
             },
-            refusal: info
-                .judge(introduction.role.as_deref(), self.accepted)
+            refusal: fit
                 .and_then(|()| record.map(drop))
                 .and_then(|()| refuse(probed, loads))
                 .err(),
