@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::journal::Journal;
 use crate::support::{
-    Keep, PATIENT, Script, Server, StandIn, connect, held_everywhere, label, patient, three, until, vote,
+    Keep, PATIENT, Script, Server, StandIn, connect, held_everywhere, label, patient, three, undisturbed,
+    until, vote,
 };
 use multilock::{
     ConnectError, LockError, Masters, MastersBuilder, NodeStatus, Quarantine, Unfit, Unlocked, Vote,
@@ -262,43 +263,47 @@ async fn vote_of_all(masters: &Masters) -> bool {
 /// connection. A server that hides its run is in quarantine each time.
 #[tokio::test]
 async fn a_record_counts_where_the_run_is_that_of_the_process() {
-    let met = Met::all(Script::new()).await;
-    let connect = async || with_quarantine(met.builder()).connect().await.expect("masters");
-    let masters = connect().await;
-    assert!(!vote_of_all(&masters).await, "a new set");
-    until("its quarantine has ended", async || vote_of_all(&masters).await).await;
-    assert!(vote_of_all(&connect().await).await, "its record is old");
-    let redict = Script::new()
-        .without(&["redis_build_id"])
-        .fact("redict_version", "7.3.6")
-        .fact("redict_build_id", "43a22ff13ad48b03");
-    met.stand_ins.iter().for_each(|one| one.follow(redict.clone()));
-    assert!(vote_of_all(&connect().await).await, "Redict");
-    let hidden = Script::new().fact("executable", "-");
-    met.stand_ins.iter().for_each(|one| one.follow(hidden.clone()));
-    for _ in 0..2 {
+    undisturbed(LEASE / 8, async || {
+        let met = Met::all(Script::new()).await;
+        let connect = async || with_quarantine(met.builder()).connect().await.expect("masters");
         let masters = connect().await;
-        assert!(!vote_of_all(&masters).await, "nobody can tell");
-        let ends_its_predecessor = masters.status().nodes.iter().any(|node| {
-            let connection = node.connection.as_ref();
-            connection.is_ok_and(|connection| connection.capabilities.kill_fence)
-        });
-        assert!(!ends_its_predecessor, "it does not know its predecessor's server");
+        assert!(!vote_of_all(&masters).await, "a new set");
         until("its quarantine has ended", async || vote_of_all(&masters).await).await;
-        let before: Vec<_> = met.stand_ins.iter().map(StandIn::connections).collect();
-        met.stand_ins.iter().for_each(StandIn::reset);
-        let connections = || met.stand_ins.iter().map(StandIn::connections);
-        until("there are new connections", async || {
-            connections().zip(&before).all(|(now, before)| now > *before)
-        })
-        .await;
-        assert!(!vote_of_all(&masters).await, "it may have been started anew");
-    }
+        assert!(vote_of_all(&connect().await).await, "its record is old");
+        let redict = Script::new()
+            .without(&["redis_build_id"])
+            .fact("redict_version", "7.3.6")
+            .fact("redict_build_id", "43a22ff13ad48b03");
+        met.stand_ins.iter().for_each(|one| one.follow(redict.clone()));
+        assert!(vote_of_all(&connect().await).await, "Redict");
+        let hidden = Script::new().fact("executable", "-");
+        met.stand_ins.iter().for_each(|one| one.follow(hidden.clone()));
+        for _ in 0..2 {
+            let masters = connect().await;
+            assert!(!vote_of_all(&masters).await, "nobody can tell");
+            let ends_its_predecessor = masters.status().nodes.iter().any(|node| {
+                let connection = node.connection.as_ref();
+                connection.is_ok_and(|connection| connection.capabilities.kill_fence)
+            });
+            assert!(!ends_its_predecessor, "it does not know its predecessor's server");
+            until("its quarantine has ended", async || vote_of_all(&masters).await).await;
+            let before: Vec<_> = met.stand_ins.iter().map(StandIn::connections).collect();
+            met.stand_ins.iter().for_each(StandIn::reset);
+            let connections = || met.stand_ins.iter().map(StandIn::connections);
+            until("there are new connections", async || {
+                connections().zip(&before).all(|(now, before)| now > *before)
+            })
+            .await;
+            assert!(!vote_of_all(&masters).await, "it may have been started anew");
+        }
+    })
+    .await;
 }
 
 /// Dragonfly: two addresses of one server are noticed by its replication id, and its restart as each new connection is.
 #[tokio::test]
 async fn a_server_without_a_run_id() {
+    undisturbed(LEASE / 8, async || {
     let met = Met::all(Script::new().without(&["run_id", "executable"])).await;
     met.works(met.builder()).await;
     let twin = StandIn::before(&met.servers[0], Script::new().without(&["run_id"])).await;
@@ -319,4 +324,6 @@ async fn a_server_without_a_run_id() {
         matches!(&lock, Err(LockError::Unreachable { votes, .. }) if matches!(vote(votes, 2), Vote::Quarantined { .. }))
     })
     .await;
+})
+.await;
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use multilock::{Closing, ConnectError, Denial, Masters, NodeError, Quarantine, ServerFacts, Unfit};
 
 use crate::support::{
-    Direction, Keep, PATIENT, Proxy, Script, Server, StandIn, connect, held_everywhere, label, patient,
-    three, until,
+    Direction, Keep, PATIENT, Proxy, Script, Server, StandIn, WITHIN, connect, held_everywhere, label,
+    patient, three, until,
 };
 
 fn facts(master: &multilock::Examination) -> &ServerFacts {
@@ -218,7 +218,7 @@ async fn a_master_that_is_far_away() {
     for direction in [Direction::ToServer, Direction::ToClient] {
         proxy.set_delay(direction, Duration::from_millis(200));
     }
-    let builder = patient([proxy.url()]).connect_timeout(Duration::from_secs(4));
+    let builder = patient([proxy.url()]).connect_timeout(WITHIN);
     let told = builder.examine().await.expect("a list that can be used");
     let facts = facts(&told[0]);
     assert!(facts.round_trip >= Duration::from_millis(400), "{facts:?}");

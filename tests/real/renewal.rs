@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use crate::support::{
-    Cluster, PATIENT, Server, WITHIN, connect, field, held_everywhere, until, until_free, vote, waiters,
-    within,
+    Cluster, PATIENT, Server, WITHIN, connect, field, held_everywhere, undisturbed, until, until_free, vote,
+    waiters, within,
 };
 use futures::future::join_all;
 use multilock::{
@@ -19,6 +19,8 @@ const LEASE: Duration = Duration::from_secs(3);
 const NODE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time that the machine may add to a bound.
 const SLACK: Duration = Duration::from_secs(20);
+/// A standstill of the machine that a hold outlasts at any moment.
+const STANDS: Duration = Duration::from_millis(500);
 /// Timers fire up to a millisecond late, so a task that waits for the end of a hold ends it a little early.
 const EARLY: Duration = Duration::from_millis(5);
 
@@ -85,91 +87,97 @@ async fn until_no_connections(servers: &[Server]) {
 
 #[tokio::test]
 async fn a_short_lease_lasts_for_as_long_as_its_guard() {
-    let cluster = Cluster::start(5).await;
-    let masters = masters_with(cluster.urls(), LEASE).await;
-    let guard = held_everywhere(&masters.red_lock("a")).await;
-    let owner = owner_of(cluster.server(0), "a").await;
-    assert_valid_for(&guard, LEASE * 5 / 2).await;
-    until_held_by_all(cluster.servers(), "a", &owner).await;
-    for server in cluster.servers() {
-        let left = server.pttl("a").await;
-        assert!(left <= 3000, "no more than the lease: {left}");
-    }
-    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
-    until_free(cluster.servers(), "a").await;
-    // Nothing is renewed any more.
-    let calls = cluster.server(0).commandstats().await["evalsha"];
-    sleep(LEASE).await;
-    assert_eq!(cluster.server(0).commandstats().await["evalsha"], calls);
+    undisturbed(STANDS, async || {
+        let cluster = Cluster::start(5).await;
+        let masters = masters_with(cluster.urls(), LEASE).await;
+        let guard = held_everywhere(&masters.red_lock("a")).await;
+        let owner = owner_of(cluster.server(0), "a").await;
+        assert_valid_for(&guard, LEASE * 5 / 2).await;
+        until_held_by_all(cluster.servers(), "a", &owner).await;
+        for server in cluster.servers() {
+            let left = server.pttl("a").await;
+            assert!(left <= 3000, "no more than the lease: {left}");
+        }
+        assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+        until_free(cluster.servers(), "a").await;
+        // Nothing is renewed any more.
+        let calls = cluster.server(0).commandstats().await["evalsha"];
+        sleep(LEASE).await;
+        assert_eq!(cluster.server(0).commandstats().await["evalsha"], calls);
+    })
+    .await;
 }
 
 /// Twenty holds at as many points of their periods.
 #[tokio::test]
 async fn a_frozen_majority_ends_every_hold_at_the_end_of_its_validity() {
-    const HOLDS: u32 = 20;
-    let cluster = Cluster::start(3).await;
-    let masters = masters_with(cluster.urls(), LEASE).await;
-    let mut guards = Vec::new();
-    for number in 0..HOLDS {
-        let lock = masters.red_lock(format!("a{number}"));
-        guards.push(lock.wait(WITHIN).lock().await.expect("free"));
-        sleep(LEASE / 3 / HOLDS).await;
-    }
-    cluster.server(0).freeze().await;
-    cluster.server(1).freeze().await;
-    // All answers have been read by now. From here on no validity can grow.
-    sleep(Duration::from_millis(20)).await;
-    let (frozen, left): (_, Vec<_>) = (
-        Instant::now(),
-        guards.iter().map(MultiLockGuard::validity).collect(),
-    );
-    assert!(left.iter().all(|left| !left.is_zero()), "{left:?}");
-    let losses = join_all(guards.iter().zip(left).map(|(guard, left)| async move {
-        let token = guard.cancellation_token();
-        // The validity is there until the word comes, and gone when it has come.
-        let seen = async {
-            loop {
-                let left = guard.validity();
-                if left.is_zero() {
-                    return;
-                }
-                assert!(!token.is_cancelled() || left < EARLY, "told with {left:?} left");
-                sleep(Duration::from_millis(10)).await;
-            }
-        };
-        let (loss, ()) = tokio::join!(guard.lost(), seen);
-        let took = frozen.elapsed();
-        assert!(!guard.is_valid() && guard.ensure_valid().is_err());
-        assert!(took + EARLY >= left, "{:?} too early", left.checked_sub(took));
-        assert!(took < left + SLACK, "late by {:?}", took.checked_sub(left));
-        assert_eq!(loss.cause, LossCause::Expired);
-        until("the token follows", async || token.is_cancelled()).await;
-        loss.votes
-    }))
-    .await;
-    for votes in losses {
-        for place in 0..2 {
-            let vote = vote(&votes, place);
-            assert!(
-                matches!(
-                    vote,
-                    Vote::Late { .. } | Vote::Unknown { .. } | Vote::NotSent { .. } | Vote::Granted
-                ),
-                "{votes}"
-            );
+    undisturbed(STANDS, async || {
+        const HOLDS: u32 = 20;
+        let cluster = Cluster::start(3).await;
+        let masters = masters_with(cluster.urls(), LEASE).await;
+        let mut guards = Vec::new();
+        for number in 0..HOLDS {
+            let lock = masters.red_lock(format!("a{number}"));
+            guards.push(lock.wait(WITHIN).lock().await.expect("free"));
+            sleep(LEASE / 3 / HOLDS).await;
         }
-    }
-    // Nothing brings them back.
-    cluster.server(0).thaw().await;
-    cluster.server(1).thaw().await;
-    for number in 0..HOLDS {
-        until_free(cluster.servers(), &format!("a{number}")).await;
-    }
-    assert!(guards.iter().all(|guard| !guard.is_valid()));
-    for guard in guards {
-        let error = guard.unlock().await.expect_err("lost");
-        assert!(matches!(error, UnlockError::WasLost { .. }), "{error}");
-    }
+        cluster.server(0).freeze().await;
+        cluster.server(1).freeze().await;
+        // All answers have been read by now. From here on no validity can grow.
+        sleep(Duration::from_millis(20)).await;
+        let (frozen, left): (_, Vec<_>) = (
+            Instant::now(),
+            guards.iter().map(MultiLockGuard::validity).collect(),
+        );
+        assert!(left.iter().all(|left| !left.is_zero()), "{left:?}");
+        let losses = join_all(guards.iter().zip(left).map(|(guard, left)| async move {
+            let token = guard.cancellation_token();
+            // The validity is there until the word comes, and gone when it has come.
+            let seen = async {
+                loop {
+                    let left = guard.validity();
+                    if left.is_zero() {
+                        return;
+                    }
+                    assert!(!token.is_cancelled() || left < EARLY, "told with {left:?} left");
+                    sleep(Duration::from_millis(10)).await;
+                }
+            };
+            let (loss, ()) = tokio::join!(guard.lost(), seen);
+            let took = frozen.elapsed();
+            assert!(!guard.is_valid() && guard.ensure_valid().is_err());
+            assert!(took + EARLY >= left, "{:?} too early", left.checked_sub(took));
+            assert!(took < left + SLACK, "late by {:?}", took.checked_sub(left));
+            assert_eq!(loss.cause, LossCause::Expired);
+            until("the token follows", async || token.is_cancelled()).await;
+            loss.votes
+        }))
+        .await;
+        for votes in losses {
+            for place in 0..2 {
+                let vote = vote(&votes, place);
+                assert!(
+                    matches!(
+                        vote,
+                        Vote::Late { .. } | Vote::Unknown { .. } | Vote::NotSent { .. } | Vote::Granted
+                    ),
+                    "{votes}"
+                );
+            }
+        }
+        // Nothing brings them back.
+        cluster.server(0).thaw().await;
+        cluster.server(1).thaw().await;
+        for number in 0..HOLDS {
+            until_free(cluster.servers(), &format!("a{number}")).await;
+        }
+        assert!(guards.iter().all(|guard| !guard.is_valid()));
+        for guard in guards {
+            let error = guard.unlock().await.expect_err("lost");
+            assert!(matches!(error, UnlockError::WasLost { .. }), "{error}");
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -250,34 +258,37 @@ async fn a_hold_that_is_left_stays_on_the_masters() {
 
 #[tokio::test]
 async fn dropping_everything_leaves_no_connection() {
-    let cluster = Cluster::start(3).await;
-    for round in 0..6 {
-        let masters = masters_with(cluster.urls(), LEASE).await;
-        let rival = masters_with(cluster.urls(), LEASE).await;
-        let guard = masters.red_lock("a").wait(WITHIN).lock().await.expect("free");
-        let waiting = tokio::spawn({
-            let lock = rival.red_lock("a");
-            async move { lock.lock().await.map(drop) }
-        });
-        let token = guard.cancellation_token();
-        until("the waiter stands in the queue", async || {
-            waiters(cluster.server(0), "a").await == 1
-        })
-        .await;
-        sleep(LEASE / 3 * (round % 3)).await;
-        waiting.abort();
-        drop(waiting.await);
-        // In any order.
-        if round % 2 == 0 {
-            drop(guard);
-            drop(masters);
-        } else {
-            drop(masters);
-            drop(guard);
+    undisturbed(STANDS, async || {
+        let cluster = Cluster::start(3).await;
+        for round in 0..6 {
+            let masters = masters_with(cluster.urls(), LEASE).await;
+            let rival = masters_with(cluster.urls(), LEASE).await;
+            let guard = masters.red_lock("a").wait(WITHIN).lock().await.expect("free");
+            let waiting = tokio::spawn({
+                let lock = rival.red_lock("a");
+                async move { lock.lock().await.map(drop) }
+            });
+            let token = guard.cancellation_token();
+            until("the waiter stands in the queue", async || {
+                waiters(cluster.server(0), "a").await == 1
+            })
+            .await;
+            sleep(LEASE / 3 * (round % 3)).await;
+            waiting.abort();
+            drop(waiting.await);
+            // In any order.
+            if round % 2 == 0 {
+                drop(guard);
+                drop(masters);
+            } else {
+                drop(masters);
+                drop(guard);
+            }
+            drop(rival);
+            until_no_connections(cluster.servers()).await;
+            until_free(cluster.servers(), "a").await;
+            assert!(!token.is_cancelled(), "giving it up is no loss");
         }
-        drop(rival);
-        until_no_connections(cluster.servers()).await;
-        until_free(cluster.servers(), "a").await;
-        assert!(!token.is_cancelled(), "giving it up is no loss");
-    }
+    })
+    .await;
 }

@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use crate::support::{
-    PATIENT, Script, Server, StandIn, called_before, connect, held_everywhere, patient, until, until_free,
-    waiters, within,
+    PATIENT, Script, Server, StandIn, called_before, connect, held_everywhere, patient, undisturbed, until,
+    until_free, waiters, within,
 };
 use futures::future::{Either, select};
 use multilock::{LossCause, Masters, MultiLockGuard, Unlocked};
@@ -136,21 +136,24 @@ async fn a_client_listens_for_as_long_as_it_is_connected() {
 /// A hold is renewed, told of its loss, and its orphans are released, as on any masters.
 #[tokio::test]
 async fn holds_are_renewed_and_lost_as_elsewhere() {
-    let servers = servers(3).await;
-    let lease = Duration::from_secs(3);
-    let builder = patient(servers.iter().map(Server::url)).lease(lease);
-    let builder = builder.node_timeout(Duration::from_secs(1));
-    let masters = builder.connect().await.expect("masters");
-    let guard = held_everywhere(&masters.red_lock("a")).await;
-    tokio::time::sleep(2 * lease).await;
-    assert!(guard.is_valid(), "it was renewed");
-    servers[0].kill().await;
-    tokio::time::sleep(lease).await;
-    assert!(guard.is_valid(), "a minority is down");
-    servers[1].kill().await;
-    let lost = within("it is told", guard.lost()).await;
-    assert!(!guard.is_valid());
-    assert_eq!(lost.cause, LossCause::Expired);
+    undisturbed(Duration::from_millis(500), async || {
+        let servers = servers(3).await;
+        let lease = Duration::from_secs(3);
+        let builder = patient(servers.iter().map(Server::url)).lease(lease);
+        let builder = builder.node_timeout(Duration::from_secs(1));
+        let masters = builder.connect().await.expect("masters");
+        let guard = held_everywhere(&masters.red_lock("a")).await;
+        tokio::time::sleep(2 * lease).await;
+        assert!(guard.is_valid(), "it was renewed");
+        servers[0].kill().await;
+        tokio::time::sleep(lease).await;
+        assert!(guard.is_valid(), "a minority is down");
+        servers[1].kill().await;
+        let lost = within("it is told", guard.lost()).await;
+        assert!(!guard.is_valid());
+        assert_eq!(lost.cause, LossCause::Expired);
+    })
+    .await;
 }
 
 /// Three stand-ins that know no RESP3, each before a server that does.

@@ -9,7 +9,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
-use crate::support::{Cluster, Direction, Keep, Proxy, Server, until, within};
+use crate::support::{
+    Cluster, Direction, Keep, Proxy, Server, in_a_child, is_child, undisturbed, until, within,
+};
 
 /// Long enough to see that something does not happen.
 const A_WHILE: Duration = Duration::from_millis(200);
@@ -453,4 +455,33 @@ async fn an_abandoned_connection_may_still_be_run() {
         redis::from_redis_value(server.command(&["LRANGE", "list", "0", "-1"]).await).expect("a list");
     assert_eq!(list, ["a", "b"]);
     assert_eq!(proxy.deliver_abandoned().await, 0, "only once");
+}
+
+/// Of a process of its own, which this test may stop.
+#[tokio::test]
+async fn an_attempt_that_fails_is_repeated_after_a_standstill_alone() {
+    if !is_child() {
+        let test = "support_selftest::an_attempt_that_fails_is_repeated_after_a_standstill_alone";
+        return in_a_child(test, &[]).await;
+    }
+    let mut attempts = 0;
+    undisturbed(A_WHILE * 2, async || {
+        attempts += 1;
+        if attempts < 3 {
+            let script = "kill -STOP $PPID; sleep 1; kill -CONT $PPID";
+            let mut stopping = std::process::Command::new("sh")
+                .args(["-c", script])
+                .spawn()
+                .expect("a shell");
+            assert!(stopping.wait().expect("its end").success());
+        }
+        assert_eq!(attempts, 3, "it fails after a standstill");
+    })
+    .await;
+    assert_eq!(attempts, 3);
+    let failing = tokio::spawn(undisturbed(A_WHILE * 2, async || panic!("a mistake of the code")));
+    assert!(
+        failing.await.is_err_and(|ended| ended.is_panic()),
+        "nothing stood still"
+    );
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{
     Cluster, Server, WITHIN, child, connect, connect_beside, heard_from_all, held_everywhere, patient, three,
-    until, until_free, waiters,
+    undisturbed, until, until_free, waiters,
 };
 use futures::future::join_all;
 use multilock::{LockError, Masters, MultiLock, MultiLockGuard, Policy, Unlocked};
@@ -162,43 +162,48 @@ async fn hold_for_ever(urls: &str) {
 }
 
 const CHILD_LEASE: Duration = Duration::from_secs(3);
+/// A standstill that it outlasts.
+const STANDS: Duration = Duration::from_millis(500);
 
 #[tokio::test]
 async fn a_holder_killed_is_followed_at_the_end_of_its_lease() {
     if let Ok(urls) = std::env::var(NODES) {
         return hold_for_ever(&urls).await;
     }
-    let cluster = Cluster::start(5).await;
-    let holder = child("waiting::a_holder_killed_is_followed_at_the_end_of_its_lease");
-    let mut holder = tokio::process::Command::from(holder)
-        .env(NODES, cluster.urls().join(","))
-        .stdout(Stdio::null())
-        .kill_on_drop(true)
-        .spawn()
-        .expect("a child process");
-    for server in cluster.servers() {
-        until("the child holds", async || server.exists("a").await).await;
-    }
-    let waiter = connect(cluster.urls()).await;
-    let waiting = wait_for(waiter.red_lock("a"));
-    until_waited_for(cluster.servers(), "a", 1).await;
-    // It is alive, so it keeps its lock beyond the lease.
-    sleep(CHILD_LEASE + CHILD_LEASE / 3).await;
-    assert!(!waiting.is_finished());
-    holder.kill().await.expect("SIGKILL");
-    let looked = Instant::now();
-    let mut left = Vec::new();
-    for server in cluster.servers() {
-        left.push(server.pttl("a").await);
-    }
-    left.sort_unstable();
-    let end = Duration::from_millis(u64::try_from(left[2]).expect("held by a majority"));
-    let guard = granted(WITHIN, waiting).await;
-    let took = looked.elapsed();
-    assert!(took + Duration::from_millis(5) >= end, "{took:?} of {left:?}");
-    assert!(took < end + SLACK, "{took:?} of {left:?}");
-    unlock(guard).await;
-    until_nothing_is_left(cluster.servers()).await;
+    undisturbed(STANDS, async || {
+        let cluster = Cluster::start(5).await;
+        let holder = child("waiting::a_holder_killed_is_followed_at_the_end_of_its_lease");
+        let mut holder = tokio::process::Command::from(holder)
+            .env(NODES, cluster.urls().join(","))
+            .stdout(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("a child process");
+        for server in cluster.servers() {
+            until("the child holds", async || server.exists("a").await).await;
+        }
+        let waiter = connect(cluster.urls()).await;
+        let waiting = wait_for(waiter.red_lock("a"));
+        until_waited_for(cluster.servers(), "a", 1).await;
+        // It is alive, so it keeps its lock beyond the lease.
+        sleep(CHILD_LEASE + CHILD_LEASE / 3).await;
+        assert!(!waiting.is_finished());
+        holder.kill().await.expect("SIGKILL");
+        let looked = Instant::now();
+        let mut left = Vec::new();
+        for server in cluster.servers() {
+            left.push(server.pttl("a").await);
+        }
+        left.sort_unstable();
+        let end = Duration::from_millis(u64::try_from(left[2]).expect("held by a majority"));
+        let guard = granted(WITHIN, waiting).await;
+        let took = looked.elapsed();
+        assert!(took + Duration::from_millis(5) >= end, "{took:?} of {left:?}");
+        assert!(took < end + SLACK, "{took:?} of {left:?}");
+        unlock(guard).await;
+        until_nothing_is_left(cluster.servers()).await;
+    })
+    .await;
 }
 
 /// Redisson's lock, written and released as Redisson does.

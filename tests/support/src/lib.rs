@@ -8,6 +8,7 @@
 //! * [`foreign`]: stand-ins for the lock libraries that others run on the same masters; [`contest`]: ours and
 //!   theirs want the same lock.
 //! * [`linearizability`]: a checker of recorded calls, which knows neither leases nor validity.
+//! * [`undisturbed`]: a test of short leases, once more if the machine stood still meanwhile.
 //! * Beside them the few sentences that many tests need: [`connect`], [`until`], [`vote`] …
 //!
 //! The masters are native processes. With `MULTILOCK_TEST_CLUSTER=compose` a [`Cluster`] uses the
@@ -30,6 +31,7 @@ mod proxy;
 mod server;
 pub mod spawn;
 mod stand_in;
+mod undisturbed;
 
 #[cfg(feature = "authority")]
 pub use authority::Authority;
@@ -43,3 +45,4 @@ pub use locks::{
 pub use proxy::{Direction, Proxy};
 pub use server::{Keep, Server};
 pub use stand_in::{Script, StandIn};
+pub use undisturbed::undisturbed;
