@@ -5,14 +5,16 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 
-use multilock_test_support::{Server, WITHIN, connect, held_everywhere, three, until, until_free};
+use multilock_test_support::{
+    Server, WITHIN, connect, held_everywhere, three, undisturbed, until, until_free,
+};
 use rustix::process::Signal;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, ChildStdin};
 use tokio::time::timeout;
 
-use crate::stage::{Said, Witness, multilock, run, said, signal, urls};
+use crate::stage::{Said, Witness, ms, multilock, run, said, signal, urls};
 
 const ARGS: &[&str] = &["--appendonly", "no"];
 
@@ -82,14 +84,17 @@ async fn a_hold_that_is_taken_away_ends_the_command() {
 
 #[tokio::test]
 async fn a_hold_that_ends_as_planned_is_not_told_as_a_loss() {
-    let servers = three(ARGS).await;
-    let terms = ["a", "--node-timeout", "1s", "--lease", "3s", "--max-hold", "3s"];
-    let (child, _input, _) = hold(&servers, &terms).await;
-    let ended = said(child).await;
-    assert_eq!(
-        (ended.code, ended.stderr.as_str()),
-        (Some(124), "multilock: the hold came to its end\n")
-    );
+    undisturbed(ms(500), async || {
+        let servers = three(ARGS).await;
+        let terms = ["a", "--node-timeout", "1s", "--lease", "3s", "--max-hold", "3s"];
+        let (child, _input, _) = hold(&servers, &terms).await;
+        let ended = said(child).await;
+        assert_eq!(
+            (ended.code, ended.stderr.as_str()),
+            (Some(124), "multilock: the hold came to its end\n")
+        );
+    })
+    .await;
 }
 
 /// A parent may have made the pipe non-blocking for itself, and with it for this end.

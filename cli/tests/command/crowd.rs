@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use multilock_test_support::{Keep, Server, three};
+use multilock_test_support::{Keep, Server, three, undisturbed};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use crate::stage::{Witness, multilock, said, urls};
+
+/// A standstill of the machine for which the drift of the leases leaves time.
+const STANDS: Duration = Duration::from_millis(300);
 
 /// Outcomes of the commands of a crowd.
 #[derive(Debug, Default)]
@@ -96,11 +99,11 @@ async fn crowd(crowd: usize, least: usize) {
 
 #[tokio::test]
 async fn a_few_run_one_by_one_while_masters_come_and_go() {
-    crowd(24, 20).await;
+    undisturbed(STANDS, async || crowd(24, 20).await).await;
 }
 
 #[tokio::test]
 #[ignore = "takes a minute"]
 async fn two_hundred_run_one_by_one_while_masters_come_and_go() {
-    crowd(200, 50).await;
+    undisturbed(STANDS, async || crowd(200, 50).await).await;
 }

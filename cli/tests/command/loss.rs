@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Stdio;
 use std::time::Duration;
 
-use multilock_test_support::{Direction, Proxy, Server, connect, three, until, until_free};
+use multilock_test_support::{Direction, Proxy, Server, connect, three, undisturbed, until, until_free};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, Command};
@@ -14,6 +14,8 @@ use crate::stage::{Witness, full_pipe, ms, multilock, said, signal, urls};
 
 const ARGS: &[&str] = &["--appendonly", "no"];
 const LEASE: Duration = Duration::from_secs(6);
+/// A standstill of the machine for which the drift leaves time. A longer one lets a program outlive its lease.
+const STANDS: Duration = Duration::from_millis(500);
 
 /// Writes all the time, and says so when it is asked to end.
 const ASKED: &str = "trap 'say TERM; exit 0' TERM; say A; while :; do say a; sleep 0.005; done";
@@ -69,62 +71,83 @@ async fn cut_off(script: &str, extra: impl AsyncFnOnce(&Child)) -> (Witness, Opt
 
 #[tokio::test]
 async fn it_is_asked_to_end_before_the_hold_does() {
-    let (witness, code, stderr) = cut_off(ASKED, async |_| {}).await;
-    assert_eq!(code, Some(124), "{stderr}");
-    assert!(witness.has("TERM"), "{:?}", witness.lines());
+    undisturbed(STANDS, async || {
+        let (witness, code, stderr) = cut_off(ASKED, async |_| {}).await;
+        assert_eq!(code, Some(124), "{stderr}");
+        assert!(witness.has("TERM"), "{:?}", witness.lines());
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn it_is_killed_where_it_does_not_care() {
-    let (witness, code, stderr) = cut_off(DEAF, async |_| {}).await;
-    assert_eq!(code, Some(124), "{stderr}");
-    assert!(witness.has("TERM"), "{:?}", witness.lines());
+    undisturbed(STANDS, async || {
+        let (witness, code, stderr) = cut_off(DEAF, async |_| {}).await;
+        assert_eq!(code, Some(124), "{stderr}");
+        assert!(witness.has("TERM"), "{:?}", witness.lines());
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn it_is_killed_where_it_is_stopped() {
-    let (witness, code, stderr) = cut_off(STOPPED, async |_| {}).await;
-    assert_eq!(code, Some(124), "{stderr}");
-    assert!(witness.has("TERM"), "{:?}", witness.lines());
+    undisturbed(STANDS, async || {
+        let (witness, code, stderr) = cut_off(STOPPED, async |_| {}).await;
+        assert_eq!(code, Some(124), "{stderr}");
+        assert!(witness.has("TERM"), "{:?}", witness.lines());
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn its_children_are_killed_with_it_and_after_it() {
-    let (witness, code, stderr) = cut_off(CHILDREN, async |_| {}).await;
-    assert_eq!(code, Some(124), "{stderr}");
-    assert!(witness.has("TERM"), "{:?}", witness.lines());
+    undisturbed(STANDS, async || {
+        let (witness, code, stderr) = cut_off(CHILDREN, async |_| {}).await;
+        assert_eq!(code, Some(124), "{stderr}");
+        assert!(witness.has("TERM"), "{:?}", witness.lines());
+    })
+    .await;
 }
 
 /// The command cannot do anything then; the process beside it can.
 #[tokio::test]
 async fn it_ends_where_the_command_itself_is_stopped() {
-    let go_on = async |first: &Child| {
-        signal(first, Signal::STOP);
-        sleep(LEASE * 3 / 2).await;
-        signal(first, Signal::CONT);
-    };
-    let (witness, code, stderr) = cut_off(CHILDREN, go_on).await;
-    assert_eq!(code, Some(124), "{stderr}");
-    assert!(witness.has("TERM"), "{:?}", witness.lines());
+    undisturbed(STANDS, async || {
+        let go_on = async |first: &Child| {
+            signal(first, Signal::STOP);
+            sleep(LEASE * 3 / 2).await;
+            signal(first, Signal::CONT);
+        };
+        let (witness, code, stderr) = cut_off(CHILDREN, go_on).await;
+        assert_eq!(code, Some(124), "{stderr}");
+        assert!(witness.has("TERM"), "{:?}", witness.lines());
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn it_ends_where_the_command_itself_is_killed() {
-    killed(Stdio::piped(), |_| {}).await;
+    undisturbed(STANDS, async || {
+        killed(Stdio::piped(), |_| {}).await;
+    })
+    .await;
 }
 
 /// systemd sends a signal to every process of a unit before it kills them, and a log reader may have stopped.
 #[tokio::test]
 async fn it_ends_where_the_command_is_killed_after_others_got_signals_and_nobody_reads_stderr() {
-    let (unread, stderr) = full_pipe();
-    killed(stderr, |first| {
-        let supervisor = supervisor_of(first).expect("a supervisor");
-        for sent in [Signal::HUP, Signal::INT, Signal::TERM] {
-            kill_process(supervisor, sent).expect("it runs");
-        }
+    undisturbed(STANDS, async || {
+        let (unread, stderr) = full_pipe();
+        killed(stderr, |first| {
+            let supervisor = supervisor_of(first).expect("a supervisor");
+            for sent in [Signal::HUP, Signal::INT, Signal::TERM] {
+                kill_process(supervisor, sent).expect("it runs");
+            }
+        })
+        .await;
+        drop(unread);
     })
     .await;
-    drop(unread);
 }
 
 async fn killed(stderr: impl Into<Stdio>, before: impl FnOnce(&Child)) {
@@ -171,26 +194,29 @@ pub(crate) fn supervisor_of(command: &Child) -> Option<Pid> {
 /// The next supervisor ends the program when the command is killed.
 #[tokio::test]
 async fn another_supervisor_follows_one_that_was_killed() {
-    let servers = three(ARGS).await;
-    let witness = Witness::new();
-    let first = run(multilock(&urls(&servers)), &witness.script(CHILDREN));
-    witness.until_said("A").await;
-    let before = supervisor_of(&first).expect("a supervisor");
-    kill_process(before, Signal::KILL).expect("it runs");
-    until("another one is there", async || {
-        supervisor_of(&first).is_some_and(|pid| pid != before)
+    undisturbed(STANDS, async || {
+        let servers = three(ARGS).await;
+        let witness = Witness::new();
+        let first = run(multilock(&urls(&servers)), &witness.script(CHILDREN));
+        witness.until_said("A").await;
+        let before = supervisor_of(&first).expect("a supervisor");
+        kill_process(before, Signal::KILL).expect("it runs");
+        until("another one is there", async || {
+            supervisor_of(&first).is_some_and(|pid| pid != before)
+        })
+        .await;
+        // It gets the deadlines at the next look.
+        sleep(ms(1500)).await;
+        signal(&first, Signal::KILL);
+        let second = run(multilock(&urls(&servers)), &witness.script("say B"));
+        witness.until_said("TERM").await;
+        second_runs_alone(&witness, second).await;
+        witness.until_nobody_lives().await;
+        let first = said(first).await;
+        let told = "multilock: the supervising process has ended; another one was started\n";
+        assert!(first.stderr.starts_with(told), "{first:?}");
     })
     .await;
-    // It gets the deadlines at the next look.
-    sleep(ms(1500)).await;
-    signal(&first, Signal::KILL);
-    let second = run(multilock(&urls(&servers)), &witness.script("say B"));
-    witness.until_said("TERM").await;
-    second_runs_alone(&witness, second).await;
-    witness.until_nobody_lives().await;
-    let first = said(first).await;
-    let told = "multilock: the supervising process has ended; another one was started\n";
-    assert!(first.stderr.starts_with(told), "{first:?}");
 }
 
 #[tokio::test]
@@ -238,21 +264,24 @@ async fn a_signal_before_the_first_instruction_of_the_supervisor_ends_nothing() 
 /// A quorum is frozen. Until the hold has ended, a frozen master cannot be distinguished from a slow one.
 #[tokio::test]
 async fn it_ends_where_a_quorum_is_frozen() {
-    let servers = three(ARGS).await;
-    let witness = Witness::new();
-    let first = run(multilock(&urls(&servers)), &witness.script(CHILDREN));
-    witness.until_said("A").await;
-    freeze(&servers[..2]).await;
-    let second = run(multilock(&urls(&servers)), &witness.script("say B"));
-    let first = said(first).await;
-    assert_eq!(first.code, Some(124), "{first:?}");
-    assert!(witness.has("TERM"), "{:?}", witness.lines());
-    witness.until_nobody_lives().await;
-    for server in &servers {
-        server.thaw().await;
-    }
-    second_runs_alone(&witness, second).await;
-    until_free(&servers, "a").await;
+    undisturbed(STANDS, async || {
+        let servers = three(ARGS).await;
+        let witness = Witness::new();
+        let first = run(multilock(&urls(&servers)), &witness.script(CHILDREN));
+        witness.until_said("A").await;
+        freeze(&servers[..2]).await;
+        let second = run(multilock(&urls(&servers)), &witness.script("say B"));
+        let first = said(first).await;
+        assert_eq!(first.code, Some(124), "{first:?}");
+        assert!(witness.has("TERM"), "{:?}", witness.lines());
+        witness.until_nobody_lives().await;
+        for server in &servers {
+            server.thaw().await;
+        }
+        second_runs_alone(&witness, second).await;
+        until_free(&servers, "a").await;
+    })
+    .await;
 }
 
 async fn freeze(servers: &[Server]) {
@@ -264,30 +293,33 @@ async fn freeze(servers: &[Server]) {
 /// The command learns of it at the next renewal. Then the program has as much time as at the end of a hold.
 #[tokio::test]
 async fn it_is_asked_to_end_where_the_name_is_taken_away() {
-    let servers = three(ARGS).await;
-    let witness = Witness::new();
-    let mut command = multilock(&urls(&servers));
-    // The lease is long beside the waits of this test.
-    let script = witness.script(DEAF);
-    let command = command.args(["run", "a", "--lease", "18s", "-k", "1500ms", "-c", "--", &script]);
-    let first = command.spawn().expect("the command");
-    witness.until_said("A").await;
-    let begun = Instant::now();
-    let masters = connect(urls(&servers)).await;
-    let lock = masters.red_lock("a").force_reason("stuck, #1234");
-    lock.force_release().await.expect("taken away");
-    let first = said(first).await;
-    assert_eq!(first.code, Some(124), "{first:?}");
-    let why = "multilock: the lock was taken away by force (multilock force-release) by ";
-    let because = ": stuck, #1234; the program was made to end\n";
-    assert!(
-        first.stderr.contains(why) && first.stderr.ends_with(because),
-        "{first:?}"
-    );
-    assert!(witness.has("TERM"), "{:?}", witness.lines());
-    // The command learns of it within a third of the lease. Two thirds of the lease would have been left then.
-    assert!(begun.elapsed() < ms(14_000), "{:?}", begun.elapsed());
-    witness.until_nobody_lives().await;
+    undisturbed(STANDS, async || {
+        let servers = three(ARGS).await;
+        let witness = Witness::new();
+        let mut command = multilock(&urls(&servers));
+        // The lease is long beside the waits of this test.
+        let script = witness.script(DEAF);
+        let command = command.args(["run", "a", "--lease", "18s", "-k", "1500ms", "-c", "--", &script]);
+        let first = command.spawn().expect("the command");
+        witness.until_said("A").await;
+        let begun = Instant::now();
+        let masters = connect(urls(&servers)).await;
+        let lock = masters.red_lock("a").force_reason("stuck, #1234");
+        lock.force_release().await.expect("taken away");
+        let first = said(first).await;
+        assert_eq!(first.code, Some(124), "{first:?}");
+        let why = "multilock: the lock was taken away by force (multilock force-release) by ";
+        let because = ": stuck, #1234; the program was made to end\n";
+        assert!(
+            first.stderr.contains(why) && first.stderr.ends_with(because),
+            "{first:?}"
+        );
+        assert!(witness.has("TERM"), "{:?}", witness.lines());
+        // The command learns of it within a third of the lease. Two thirds of the lease would have been left then.
+        assert!(begun.elapsed() < ms(14_000), "{:?}", begun.elapsed());
+        witness.until_nobody_lives().await;
+    })
+    .await;
 }
 
 /// Also after a success of the program: nothing kept another one out.
@@ -335,15 +367,18 @@ async fn a_lock_that_is_found_lost_after_the_program_is_no_success() {
 /// At a renewal that comes too late, as after Ctrl-Z.
 #[tokio::test]
 async fn a_lease_that_ended_is_told_without_what_masters_said_before() {
-    let (_, code, stderr) = cut_off(ASKED, async |first: &Child| {
-        signal(first, Signal::STOP);
-        sleep(LEASE * 3 / 2).await;
-        signal(first, Signal::CONT);
+    undisturbed(STANDS, async || {
+        let (_, code, stderr) = cut_off(ASKED, async |first: &Child| {
+            signal(first, Signal::STOP);
+            sleep(LEASE * 3 / 2).await;
+            signal(first, Signal::CONT);
+        })
+        .await;
+        assert_eq!(code, Some(124), "{stderr}");
+        for word in ["granted", "Expired", "votes", "supervising"] {
+            assert!(!stderr.contains(word), "{stderr}");
+        }
+        assert!(stderr.contains("; the program was made to end\n"), "{stderr}");
     })
     .await;
-    assert_eq!(code, Some(124), "{stderr}");
-    for word in ["granted", "Expired", "votes", "supervising"] {
-        assert!(!stderr.contains(word), "{stderr}");
-    }
-    assert!(stderr.contains("; the program was made to end\n"), "{stderr}");
 }

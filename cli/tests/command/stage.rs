@@ -151,6 +151,6 @@ pub(crate) fn full_pipe() -> (UnixStream, OwnedFd) {
     (unread, full.into())
 }
 
-pub(crate) fn ms(ms: u64) -> Duration {
+pub(crate) const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }

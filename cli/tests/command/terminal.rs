@@ -1,9 +1,11 @@
 //! Programs at a terminal: they get it, stop and continue with the command, and end the script around them.
 
-use multilock_test_support::{Server, connect, held_everywhere, three, until, until_free, waiters};
+use multilock_test_support::{
+    Server, connect, held_everywhere, three, undisturbed, until, until_free, waiters,
+};
 
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::time::sleep;
+use tokio::time::{Duration, sleep};
 
 use crate::pty::{CTRL_C, CTRL_D, CTRL_Z, Pty};
 use crate::stage::{PROGRAM, Witness, ms, multilock, run, urls};
@@ -11,6 +13,8 @@ use crate::stage::{PROGRAM, Witness, ms, multilock, run, urls};
 const ARGS: &[&str] = &["--appendonly", "no"];
 /// For holds that end here. On a busy machine a process may not run for a second: the drift leaves time for the kill.
 const ENDS: &str = "--lease 6s --node-timeout 1s --drift-factor 0.2 -k 500ms";
+/// A standstill of the machine for which the drift leaves time.
+const STANDS: Duration = ms(500);
 
 async fn before_a_terminal() -> (Vec<Server>, Pty) {
     let servers = three(ARGS).await;
@@ -222,57 +226,63 @@ async fn a_program_beside_which_the_terminal_is_used_stops_too() {
 /// A stopped command does not renew its hold, so the program ends with the hold.
 #[tokio::test]
 async fn a_stopped_program_is_killed_at_the_end_of_the_hold() {
-    let (servers, mut pty) = before_a_terminal().await;
-    let witness = Witness::new();
-    let body = witness.script("trap '' TERM; say A; while :; do read x; done");
-    let file = witness.file("program");
-    std::fs::write(&file, body).expect("written");
-    pty.line(&format!("multilock run a {ENDS} -- sh {file}"));
-    witness.until_said("A").await;
-    pty.settle().await;
-    pty.keys(CTRL_Z);
-    pty.until("the hold is not renewed").await;
-    pty.until("Stopped").await;
-    let next = witness.script("say B");
-    let next = run(multilock(&urls(&servers)), &["a", "-c", "--", &next]).await;
-    assert_eq!(next.code, Some(0), "{next:?}");
-    assert_eq!(witness.lines(), ["A", "B"]);
-    pty.line("fg; echo status $?, $((20 + 3))");
-    pty.until("status 124, 23").await;
+    undisturbed(STANDS, async || {
+        let (servers, mut pty) = before_a_terminal().await;
+        let witness = Witness::new();
+        let body = witness.script("trap '' TERM; say A; while :; do read x; done");
+        let file = witness.file("program");
+        std::fs::write(&file, body).expect("written");
+        pty.line(&format!("multilock run a {ENDS} -- sh {file}"));
+        witness.until_said("A").await;
+        pty.settle().await;
+        pty.keys(CTRL_Z);
+        pty.until("the hold is not renewed").await;
+        pty.until("Stopped").await;
+        let next = witness.script("say B");
+        let next = run(multilock(&urls(&servers)), &["a", "-c", "--", &next]).await;
+        assert_eq!(next.code, Some(0), "{next:?}");
+        assert_eq!(witness.lines(), ["A", "B"]);
+        pty.line("fg; echo status $?, $((20 + 3))");
+        pty.until("status 124, 23").await;
+    })
+    .await;
 }
 
 /// They are in groups of their own, as those of every shell with job control.
 #[tokio::test]
 async fn the_jobs_of_a_shell_end_with_the_hold() {
-    for is_killed in [false, true] {
-        let (servers, mut pty) = before_a_terminal().await;
-        let witness = Witness::new();
-        let body = witness.script("trap '' TERM HUP; say A; while :; do sleep 0.02; done");
-        let file = witness.file("program");
-        std::fs::write(&file, body).expect("written");
-        pty.line(&format!(
-            "multilock run a {ENDS} -- bash --norc --noprofile --noediting -i"
-        ));
-        let parent = witness.file("parent");
-        pty.line(&format!("echo $PPID >{parent}; sh {file}"));
-        witness.until_said("A").await;
-        if is_killed {
-            let parent = std::fs::read_to_string(parent).expect("written");
-            let pid = parent.trim().parse().ok().and_then(Pid::from_raw);
-            kill_process(pid.expect("a number"), Signal::KILL).expect("it runs");
-        } else {
-            for server in &servers[..2] {
-                server.freeze().await;
+    undisturbed(STANDS, async || {
+        for is_killed in [false, true] {
+            let (servers, mut pty) = before_a_terminal().await;
+            let witness = Witness::new();
+            let body = witness.script("trap '' TERM HUP; say A; while :; do sleep 0.02; done");
+            let file = witness.file("program");
+            std::fs::write(&file, body).expect("written");
+            pty.line(&format!(
+                "multilock run a {ENDS} -- bash --norc --noprofile --noediting -i"
+            ));
+            let parent = witness.file("parent");
+            pty.line(&format!("echo $PPID >{parent}; sh {file}"));
+            witness.until_said("A").await;
+            if is_killed {
+                let parent = std::fs::read_to_string(parent).expect("written");
+                let pid = parent.trim().parse().ok().and_then(Pid::from_raw);
+                kill_process(pid.expect("a number"), Signal::KILL).expect("it runs");
+            } else {
+                for server in &servers[..2] {
+                    server.freeze().await;
+                }
             }
+            witness.until_nobody_lives().await;
+            for server in &servers[..2] {
+                server.thaw().await;
+            }
+            // The shell has its terminal again.
+            pty.line("echo outside $((20 + 3))");
+            pty.until("outside 23").await;
         }
-        witness.until_nobody_lives().await;
-        for server in &servers[..2] {
-            server.thaw().await;
-        }
-        // The shell has its terminal again.
-        pty.line("echo outside $((20 + 3))");
-        pty.until("outside 23").await;
-    }
+    })
+    .await;
 }
 
 /// The holder that got the lock while the question was on the screen was not shown, and keeps it.

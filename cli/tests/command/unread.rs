@@ -2,13 +2,13 @@
 
 use std::process::Stdio;
 
-use multilock_test_support::{connect, held_everywhere, three, until, until_free};
+use multilock_test_support::{connect, held_everywhere, three, undisturbed, until, until_free};
 use rustix::process::{Signal, kill_process};
 use tokio::io::AsyncReadExt;
 use tokio::process::Child;
 
 use crate::loss::supervisor_of;
-use crate::stage::{Witness, full_pipe, multilock, said, signal, urls};
+use crate::stage::{Witness, full_pipe, ms, multilock, said, signal, urls};
 
 const ARGS: &[&str] = &["--appendonly", "no"];
 
@@ -38,27 +38,30 @@ async fn a_program_starts_and_signals_reach_it() {
 /// It has all of its notice.
 #[tokio::test]
 async fn a_program_is_asked_to_end_before_its_hold_does() {
-    let servers = three(ARGS).await;
-    let witness = Witness::new();
-    let (_unread, stderr) = full_pipe();
-    let script = witness.script(&asked(0));
-    let mut command = multilock(&urls(&servers));
-    let terms = [
-        "--lease",
-        "6s",
-        "--max-hold",
-        "6s",
-        "--node-timeout",
-        "1s",
-        "-k",
-        "3s",
-    ];
-    command.args(["run", "a"]).args(terms);
-    command.args(["-c", "--", &script]).stderr(stderr);
-    let ended = said(command.spawn().expect("the command")).await;
-    assert_eq!(ended.code, Some(124), "{ended:?}");
-    assert_eq!(witness.lines(), ["A", "TERM"]);
-    until_free(&servers, "a").await;
+    undisturbed(ms(500), async || {
+        let servers = three(ARGS).await;
+        let witness = Witness::new();
+        let (_unread, stderr) = full_pipe();
+        let script = witness.script(&asked(0));
+        let mut command = multilock(&urls(&servers));
+        let terms = [
+            "--lease",
+            "6s",
+            "--max-hold",
+            "6s",
+            "--node-timeout",
+            "1s",
+            "-k",
+            "3s",
+        ];
+        command.args(["run", "a"]).args(terms);
+        command.args(["-c", "--", &script]).stderr(stderr);
+        let ended = said(command.spawn().expect("the command")).await;
+        assert_eq!(ended.code, Some(124), "{ended:?}");
+        assert_eq!(witness.lines(), ["A", "TERM"]);
+        until_free(&servers, "a").await;
+    })
+    .await;
 }
 
 #[tokio::test]
