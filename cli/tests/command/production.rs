@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use multilock::{Masters, MastersBuilder, Unlocked};
 use multilock_test_support::native::binary;
-use multilock_test_support::{PATIENT, WITHIN, patient, spawn, until};
+use multilock_test_support::{PATIENT, WITHIN, patient, spawn};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, RedisResult, Value};
 use tempfile::TempDir;
 use tokio::process::Command;
+use tokio::time::{Instant, sleep};
 
 use crate::doctor::doctor_with;
 use crate::stage::{multilock, run, said};
@@ -26,6 +27,8 @@ fn contrib(name: &str) -> PathBuf {
 fn file(name: &str) -> PathBuf {
     contrib("redis").join(name)
 }
+
+const ATTEMPTS: u32 = 10;
 
 /// A server with the files of `contrib/redis`. Settings that differ on each host are on its command line.
 struct Master {
@@ -41,23 +44,39 @@ impl Drop for Master {
 }
 
 impl Master {
+    /// On a free port. Another program may take the port before the server does, or have its twin of IPv6.
     async fn start() -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
-        let port = port.expect("a port").port();
-        let data = tempfile::tempdir().expect("a directory");
-        let child = launch(port, &data);
-        let master = Self { child, port, data };
-        master.until_there().await;
-        master
+        for _ in 0..ATTEMPTS {
+            let port = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
+            let port = port.expect("a port").port();
+            let data = tempfile::tempdir().expect("a directory");
+            let child = launch(port, &data);
+            let mut master = Self { child, port, data };
+            if master.is_there().await {
+                return master;
+            }
+        }
+        panic!("each of {ATTEMPTS} servers has ended at once");
     }
 
-    async fn until_there(&self) {
-        until("the master answers", async || {
-            let told = self.ask(&["INFO", "persistence"]).await;
+    /// Waits until the server answers, and not another one on its port. Returns false if it has ended.
+    async fn is_there(&mut self) -> bool {
+        let deadline = Instant::now() + WITHIN;
+        let own = format!("process_id:{}", self.child.id());
+        while self.child.try_wait().expect("a child").is_none() {
+            let told = self.ask(&["INFO"]).await;
             let told = told.and_then(|told| redis::from_redis_value::<String>(told).ok());
-            told.is_some_and(|told| told.lines().any(|line| line == "loading:0"))
-        })
-        .await;
+            let has = |line: &str| {
+                told.as_ref()
+                    .is_some_and(|told| told.lines().any(|told| told == line))
+            };
+            if has("loading:0") && has(&own) {
+                return true;
+            }
+            assert!(Instant::now() < deadline, "no answer within {WITHIN:?}");
+            sleep(Duration::from_millis(10)).await;
+        }
+        false
     }
 
     fn end(&mut self) {
@@ -66,9 +85,16 @@ impl Master {
     }
 
     async fn restart(&mut self) {
-        self.end();
-        self.child = launch(self.port, &self.data);
-        self.until_there().await;
+        for _ in 0..ATTEMPTS {
+            self.end();
+            self.child = launch(self.port, &self.data);
+            if self.is_there().await {
+                return;
+            }
+            // Someone's outgoing connection may sit on the port for a moment.
+            sleep(Duration::from_millis(100)).await;
+        }
+        panic!("each of {ATTEMPTS} servers has ended at once");
     }
 
     fn url(&self, login: &str) -> String {
