@@ -59,11 +59,12 @@ pub(crate) fn example(name: &str) -> AsyncCommand {
 
 /// The same, on these masters, which have just been started. Only a fault makes one of them late.
 pub(crate) fn on(cluster: &Cluster, name: &str) -> AsyncCommand {
-    // Two of them have to fit into the shortest lease of the example: 2 s, 3 s, and 10 s or more.
+    // Two of them have to fit into the shortest lease of the example: 2 s, 3 s, 10 s, or the usual 30 s.
     let node_timeout = match name {
         "fencing" => "900ms",
         "leader" | "lost" => "1400ms",
-        _ => "4s",
+        "multilock" | "policy_per_call_site" | "redlock" | "reentrant" => "4s",
+        _ => "10s",
     };
     let mut command = example(name);
     command
