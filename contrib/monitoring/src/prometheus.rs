@@ -15,7 +15,10 @@ use tokio::time::{Instant, sleep};
 use crate::dashboard::Target;
 use crate::picture::Curve;
 
-const READY_WITHIN: Duration = Duration::from_secs(20);
+/// On a busy machine, too.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+/// Another program may take the port before Prometheus does.
+const ATTEMPTS: u32 = 10;
 const ANSWERS_WITHIN: Duration = Duration::from_secs(20);
 /// The longest answer in bytes: a few hundred curves.
 const ANSWER: u64 = 64 << 20;
@@ -40,6 +43,16 @@ impl Drop for Prometheus {
 impl Prometheus {
     /// Scrapes `target` every second, as each of these instances, and judges as often by the rules in a file.
     pub(crate) async fn start(target: SocketAddr, instances: &[String], rules: &Path) -> Result<Self> {
+        let (begun, mut attempt) = (Instant::now(), 1);
+        loop {
+            match Self::start_once(target, instances, rules).await {
+                Err(_) if attempt < ATTEMPTS && begun.elapsed() < READY_WITHIN => attempt += 1,
+                started => return started,
+            }
+        }
+    }
+
+    async fn start_once(target: SocketAddr, instances: &[String], rules: &Path) -> Result<Self> {
         let data = TempDir::with_prefix("multilock-prometheus-")?;
         let config = data.path().join("prometheus.yml");
         let rules = rules.display();
@@ -67,7 +80,7 @@ impl Prometheus {
             .stderr(log)
             .spawn()
             .context("starting prometheus; on Debian: apt-get install prometheus")?;
-        let prometheus = Self {
+        let mut prometheus = Self {
             child,
             address,
             begun: now(),
@@ -79,9 +92,10 @@ impl Prometheus {
             .await
             .is_err()
         {
-            if Instant::now() > end {
+            let ended = prometheus.child.try_wait()?;
+            if ended.is_some() || Instant::now() > end {
                 let log = fs::read_to_string(prometheus.data.path().join("log"))?;
-                bail!("prometheus was not ready within {READY_WITHIN:?}: {log}");
+                bail!("prometheus was not ready within {READY_WITHIN:?}, ended: {ended:?}: {log}");
             }
             sleep(Duration::from_millis(100)).await;
         }

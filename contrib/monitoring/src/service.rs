@@ -15,15 +15,20 @@ use crate::exporter::exporter;
 pub(crate) const LEASE: Duration = Duration::from_secs(6);
 const INVOICES: usize = 3;
 const CHARGING: usize = 6;
+const ATTEMPTS: u32 = 10;
 
 /// Answers scrapes from now on. Installed before the masters are connected, which is when their series begin.
 pub(crate) fn export() -> Result<SocketAddr> {
-    let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-    exporter()?
-        .with_http_listener(address)
-        .install()
-        .context("installing the recorder")?;
-    Ok(address)
+    let mut attempt = 1;
+    loop {
+        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        match exporter()?.with_http_listener(address).install() {
+            Ok(()) => return Ok(address),
+            // Another program may take the port before the exporter does.
+            Err(error) if attempt == ATTEMPTS => return Err(error).context("installing the recorder"),
+            Err(_) => attempt += 1,
+        }
+    }
 }
 
 #[derive(Debug)]
