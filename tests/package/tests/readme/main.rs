@@ -63,6 +63,13 @@ fn start() -> Vec<(String, String)> {
     blocks
 }
 
+/// A port that is free for IPv4 and IPv6: a server listens on both, and ends if one of them is taken.
+fn free_port() -> TcpListener {
+    TcpListener::bind("[::]:0")
+        .or_else(|_| TcpListener::bind("0.0.0.0:0"))
+        .expect("a port")
+}
+
 /// A line with `#` in the place of every number.
 fn shape(line: &str) -> String {
     let digits = |parts: Vec<String>, letter: char| {
@@ -117,7 +124,7 @@ fn the_start_of_readme_works_to_the_letter() {
         panic!("a line for servers and one for the crate: {lines}");
     };
 
-    let listeners = [6379, 6380, 6381].map(|port| (port, TcpListener::bind("127.0.0.1:0").expect("a port")));
+    let listeners = [6379, 6380, 6381].map(|port| (port, free_port()));
     let (mut servers, mut program) = (servers.to_owned(), program.to_owned());
     for (shown, listener) in &listeners {
         let free = listener.local_addr().expect("an address").port().to_string();
