@@ -7,6 +7,13 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/.."
 
+# One run at a time on a machine: another one has the same containers, and would remove them in the middle of this one.
+# The children do not get the lock, so that it ends with this run.
+turns=${TMPDIR:-/tmp}/multilock-compose-run.lock
+if [ -z "${COMPOSE_TURN:-}" ] && command -v flock >/dev/null 2>&1 && (: >>"$turns") 2>/dev/null; then
+    COMPOSE_TURN=taken exec flock -o "$turns" "$here/test-compose.sh" "$@"
+fi
+
 if [ $# -gt 0 ]; then
     # So that a module that was renamed is not left out without a word.
     least=$((5 * $#)) modules=$(printf '%s:: ' "$@")
