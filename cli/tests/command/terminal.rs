@@ -145,12 +145,14 @@ async fn a_wait_in_the_background_leaves_the_prompt_alone() {
 async fn a_terminal_that_cannot_redraw_gets_whole_lines() {
     let (servers, mut pty) = before_a_terminal().await;
     let guard = held_everywhere(&connect(urls(&servers)).await.red_lock("a")).await;
-    pty.line("TERM=dumb multilock run a -w 2s -- true; echo over $((20 + 4))");
+    pty.line("TERM=dumb multilock run a -- true; echo over $((20 + 4))");
     pty.until("multilock: waiting for ").await;
+    // Three times as long as until the next look.
+    sleep(ms(1500)).await;
+    guard.unlock().await.expect("held");
     pty.until("over 24").await;
     let screen = pty.screen();
     assert!(!screen.contains("\x1b[K"), "{screen:?}");
-    guard.unlock().await.expect("held");
 }
 
 #[tokio::test]
