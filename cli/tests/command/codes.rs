@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use tokio::io::AsyncWriteExt;
 use tokio::time::sleep;
 
-use crate::stage::{PROGRAM, Said, Witness, ms, multilock, run, said, signal, urls};
+use crate::stage::{PROGRAM, Said, Witness, ms, multilock, run, said, signal, urls, with_variables_of};
 
 const ARGS: &[&str] = &["--appendonly", "no"];
 
@@ -812,12 +812,10 @@ async fn a_program_that_was_stopped_goes_on_with_the_command() {
     let script = format!("echo $$ >{id}; say A; while [ ! -e {go} ]; do sleep 0.02; done; say B");
     let script = witness.script(&script);
     let mut command = tokio::process::Command::new("setsid");
-    let variables = multilock(&urls(&servers));
-    let variables = variables.as_std().get_envs();
+    with_variables_of(&mut command, &multilock(&urls(&servers)));
     let running = command
         // Not by a shell that forks by `vfork`: with a child that is stopped before its `exec`, such a shell does not stop.
         .args(["--wait", PROGRAM, "run", "a", "--", "bash", "-c", &script])
-        .envs(variables.filter_map(|(name, value)| Some((name, value?))))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -855,8 +853,7 @@ async fn a_signal_that_was_ignored_stays_so() {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true);
-    let variables = command.as_std().get_envs();
-    nohup.envs(variables.filter_map(|(name, value)| Some((name, value?))));
+    with_variables_of(&mut nohup, &command);
     let running = nohup.spawn();
     let running = running.expect("nohup");
     witness.until_said("A").await;

@@ -14,7 +14,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep};
 
-use crate::stage::{PROGRAM, ms, multilock, urls};
+use crate::stage::{PROGRAM, ms, multilock, urls, with_variables_of};
 
 pub(crate) const CTRL_C: &str = "\x03";
 pub(crate) const CTRL_D: &str = "\x04";
@@ -96,9 +96,9 @@ impl Pty {
 fn shell(servers: &[Server], terminal: &OwnedFd) -> Child {
     let end = || Stdio::from(terminal.try_clone().expect("a descriptor"));
     let like = multilock(&urls(servers));
-    let variables = like.as_std().get_envs();
     let dir = Path::new(PROGRAM).parent().expect("a directory");
     let mut shell = Command::new("setsid");
+    with_variables_of(&mut shell, &like);
     shell
         .args([
             "--ctty",
@@ -110,8 +110,9 @@ fn shell(servers: &[Server], terminal: &OwnedFd) -> Child {
             "--noediting",
             "-i",
         ])
-        .envs(variables.filter_map(|(name, value)| Some((name, value?))))
         .env("PS1", "ready> ")
+        // One that can redraw a line, wherever the tests run.
+        .env("TERM", "xterm")
         .env(
             "PATH",
             format!("{}:{}", dir.display(), std::env::var("PATH").unwrap_or_default()),

@@ -29,6 +29,8 @@ pub(crate) fn multilock<S: AsRef<str>>(urls: &[S]) -> Command {
         command.env_remove(name);
     }
     command
+        // Lines of the help are looked for as a whole.
+        .env_remove("COLUMNS")
         .env("MULTILOCK_NODES", urls.join(","))
         // The masters of a test have just been started.
         .env("MULTILOCK_QUARANTINE", "off")
@@ -39,6 +41,16 @@ pub(crate) fn multilock<S: AsRef<str>>(urls: &[S]) -> Command {
         .stderr(Stdio::piped())
         .kill_on_drop(true);
     command
+}
+
+/// Gives a command the variables of another one, and takes away what that one has not.
+pub(crate) fn with_variables_of(command: &mut Command, other: &Command) {
+    for (name, value) in other.as_std().get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
 }
 
 pub(crate) fn urls(servers: &[Server]) -> Vec<String> {

@@ -9,7 +9,7 @@ use multilock_test_support::{connect, in_a_child, is_child, three, undisturbed, 
 use rustix::process::{Signal, getpid, set_child_subreaper};
 use tokio::time::{Instant, sleep};
 
-use crate::stage::{PROGRAM, Witness, ms, multilock, run, said, signal, urls};
+use crate::stage::{PROGRAM, Witness, ms, multilock, run, said, signal, urls, with_variables_of};
 
 const ARGS: &[&str] = &["--appendonly", "no"];
 
@@ -284,7 +284,6 @@ async fn it_may_be_process_1_of_a_container() {
         ("sleep 100 & kill -TERM $$", 128 + 15),
     ] {
         let command = multilock(&urls(&servers));
-        let variables = command.as_std().get_envs();
         let mut container = tokio::process::Command::new("unshare");
         container
             .args([
@@ -300,11 +299,11 @@ async fn it_may_be_process_1_of_a_container() {
                 "--",
                 script,
             ])
-            .envs(variables.filter_map(|(name, value)| Some((name, value?))))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true);
+        with_variables_of(&mut container, &command);
         let begun = Instant::now();
         let ended = said(container.spawn().expect("unshare of util-linux")).await;
         assert_eq!(
