@@ -11,7 +11,7 @@ cd "$here/.."
 # The children do not get the lock, so that it ends with this run.
 turns=${TMPDIR:-/tmp}/multilock-compose-run.lock
 if [ -z "${COMPOSE_TURN:-}" ] && command -v flock >/dev/null 2>&1 && (: >>"$turns") 2>/dev/null; then
-    COMPOSE_TURN=taken exec flock -o "$turns" "$here/test-compose.sh" "$@"
+    COMPOSE_TURN=taken exec flock -o -w 3000 "$turns" "$here/test-compose.sh" "$@"
 fi
 
 if [ $# -gt 0 ]; then
