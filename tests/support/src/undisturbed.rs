@@ -14,7 +14,7 @@ const TICK: Duration = Duration::from_millis(20);
 /// A gap that is noted. Shorter ones are usual on a busy machine.
 const NOTED: Duration = Duration::from_millis(200);
 
-/// What a thread sees that does nothing but wake up.
+/// Observations of a thread that does nothing but wake up.
 struct Watch {
     woke: Instant,
     /// Ends and lengths of the times in which it could not run.
