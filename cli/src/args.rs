@@ -69,63 +69,30 @@ impl Args {
         let masters = &mut self.masters;
         let mut sources = Sources::default();
         masters.take_variables(&mut sources)?;
-        let [lease, max_hold] = TakeArgs::VARIABLES;
         if let Verb::Run(RunArgs { take, .. }) | Verb::Hold(HoldArgs { take, .. }) = &mut self.verb {
-            sources.take("lease", lease, &mut take.lease, duration)?;
-            sources.take("max_hold", max_hold, &mut take.max_hold, duration)?;
+            sources.take("lease", &mut take.lease, duration)?;
+            sources.take("max_hold", &mut take.max_hold, duration)?;
         } else {
             // The library reads them.
-            sources.of_library("lease", lease);
-            sources.of_library("max_hold", max_hold);
+            sources.of_library("lease");
+            sources.of_library("max_hold");
         }
         sources.note();
         Ok(())
     }
 }
 
-impl TakeArgs {
-    /// Variables that are read here, and not by the library.
-    pub(crate) const VARIABLES: [&str; 2] = ["MULTILOCK_LEASE", "MULTILOCK_MAX_HOLD"];
-}
-
 impl MastersArgs {
-    /// Variables that are read here, and not by the library.
-    pub(crate) const VARIABLES: [&str; 8] = [
-        "MULTILOCK_NAMESPACE",
-        "MULTILOCK_NODE_TIMEOUT",
-        "MULTILOCK_CONNECT_TIMEOUT",
-        "MULTILOCK_FOR_TESTS",
-        "MULTILOCK_DRIFT_FACTOR",
-        "MULTILOCK_QUARANTINE",
-        "MULTILOCK_ALLOW_EVICTION",
-        "MULTILOCK_STRICT",
-    ];
-
     fn take_variables(&mut self, sources: &mut Sources) -> Result<(), Failure> {
-        let [
-            namespace,
-            node_timeout,
-            connect_timeout,
-            for_tests,
-            drift_factor,
-            quarantine_time,
-            allow_eviction,
-            strict,
-        ] = Self::VARIABLES;
         let as_it_is = |text: &str| Ok(text.to_owned());
-        sources.take("namespace", namespace, &mut self.namespace, as_it_is)?;
-        sources.take("node_timeout", node_timeout, &mut self.node_timeout, duration)?;
-        sources.take(
-            "connect_timeout",
-            connect_timeout,
-            &mut self.connect_timeout,
-            duration,
-        )?;
-        sources.take("for_tests", for_tests, &mut self.for_tests, duration)?;
-        sources.take("drift_factor", drift_factor, &mut self.drift_factor, factor)?;
-        sources.take("quarantine", quarantine_time, &mut self.quarantine, quarantine)?;
-        sources.take("allow_eviction", allow_eviction, &mut self.allow_eviction, switch)?;
-        sources.take("strict", strict, &mut self.strict_memory, switch)?;
+        sources.take("namespace", &mut self.namespace, as_it_is)?;
+        sources.take("node_timeout", &mut self.node_timeout, duration)?;
+        sources.take("connect_timeout", &mut self.connect_timeout, duration)?;
+        sources.take("for_tests", &mut self.for_tests, duration)?;
+        sources.take("drift_factor", &mut self.drift_factor, factor)?;
+        sources.take("quarantine", &mut self.quarantine, quarantine)?;
+        sources.take("allow_eviction", &mut self.allow_eviction, switch)?;
+        sources.take("strict", &mut self.strict_memory, switch)?;
         sources.of_masters(self);
         Ok(())
     }

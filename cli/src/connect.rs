@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use crate::args::MastersArgs;
 use crate::exit::Failure;
 use crate::say::Voice;
-use crate::sources::is_set;
+use crate::sources::{self, is_set};
 use crate::translation::{page, translated};
 
 /// Pause between two attempts to connect. Each attempt takes its own time, too.
@@ -24,11 +24,6 @@ impl MastersArgs {
     /// Makes a builder with all settings of the arguments and the environment. An argument overrides the
     /// environment.
     pub(crate) fn builder(&self) -> Result<MastersBuilder, Failure> {
-        self.builder_without(&[])
-    }
-
-    /// The same without variables that the caller has read.
-    pub(crate) fn builder_without(&self, read: &[&str]) -> Result<MastersBuilder, Failure> {
         let file = self.nodes_file.as_ref().map(|file| file.display().to_string());
         let is_named = self.nodes.is_some() || file.is_some();
         // A file without a name is refused by the library.
@@ -41,8 +36,8 @@ impl MastersArgs {
         let mut builder = MastersBuilder::from_variables(|name| match name {
             "MULTILOCK_NODES" if is_named => self.nodes.clone().map(OsString::from),
             "MULTILOCK_NODES_FILE" if is_named => file.clone().map(OsString::from),
-            // The arguments have their values already.
-            name if Self::VARIABLES.contains(&name) || read.contains(&name) => None,
+            // The arguments have its value already.
+            name if sources::is_read_here(name) => None,
             name => env::var_os(name),
         })
         .map_err(|mut error: InvalidInput| {

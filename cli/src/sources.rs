@@ -12,35 +12,41 @@ static NOTED: OnceLock<Sources> = OnceLock::new();
 
 /// Fields of the library, and the sources of their values.
 #[derive(Debug, Default)]
-pub(crate) struct Sources(Vec<(&'static str, &'static str)>);
+pub(crate) struct Sources {
+    values: Vec<(&'static str, String)>,
+    /// Variables that are read here, and not by the library.
+    read_here: Vec<String>,
+}
 
 impl Sources {
-    /// Takes the value of a variable, unless the option was given. A blank variable counts as not set, because Compose and Helm
-    /// pass those on.
+    /// Takes the value of the variable of a field, unless the option was given. A blank variable counts as not set, because
+    /// Compose and Helm pass those on.
     pub(crate) fn take<T>(
         &mut self,
         field: &'static str,
-        variable: &'static str,
         given: &mut Option<T>,
         parse: impl Fn(&str) -> Result<T, &'static str>,
     ) -> Result<(), Failure> {
-        let Some(value) = env::var_os(variable).filter(|_| given.is_none()) else {
+        let variable = variable(field);
+        self.read_here.push(variable.clone());
+        let Some(value) = env::var_os(&variable).filter(|_| given.is_none()) else {
             return Ok(());
         };
-        let text = utf8(variable, &value)?;
+        let text = utf8(&variable, &value)?;
         if text.trim().is_empty() {
             return Ok(());
         }
         let refuse = |allowed| Failure::usage(format_args!("{variable}: {text:?} is not allowed; {allowed}"));
         *given = Some(parse(text).map_err(refuse)?);
-        self.0.push((field, variable));
+        self.values.push((field, variable));
         Ok(())
     }
 
-    /// Notes a variable that the library reads.
-    pub(crate) fn of_library(&mut self, field: &'static str, variable: &'static str) {
-        if is_set(variable) {
-            self.0.push((field, variable));
+    /// Notes the variable of a field that the library reads.
+    pub(crate) fn of_library(&mut self, field: &'static str) {
+        let variable = variable(field);
+        if is_set(&variable) {
+            self.values.push((field, variable));
         }
     }
 
@@ -55,7 +61,8 @@ impl Sources {
         } else {
             "MULTILOCK_NODES_FILE"
         };
-        self.0.extend([("node", source), ("nodes", source)]);
+        let of_field = |field| (field, source.to_owned());
+        self.values.extend(["node", "nodes"].map(of_field));
     }
 
     /// Keeps the sources for errors.
@@ -63,6 +70,11 @@ impl Sources {
         // This process takes its variables once.
         let _ = NOTED.set(self);
     }
+}
+
+/// Variable of a field.
+fn variable(field: &str) -> String {
+    format!("MULTILOCK_{}", field.to_ascii_uppercase())
 }
 
 /// Whether a variable has a value that is not blank.
@@ -73,8 +85,15 @@ pub(crate) fn is_set(variable: &str) -> bool {
 /// Source of the value of a field, if it is known to be no option of that field.
 pub(crate) fn source(field: &str) -> Option<&'static str> {
     let noted = NOTED.get()?;
-    let found = noted.0.iter().find(|(known, _)| *known == field);
-    found.map(|(_, source)| *source)
+    let found = noted.values.iter().find(|(known, _)| *known == field);
+    found.map(|(_, source)| source.as_str())
+}
+
+/// Whether this command reads a variable, so that the arguments have its value.
+pub(crate) fn is_read_here(variable: &str) -> bool {
+    NOTED
+        .get()
+        .is_some_and(|noted| noted.read_here.iter().any(|known| known == variable))
 }
 
 fn utf8<'a>(variable: &str, value: &'a OsStr) -> Result<&'a str, Failure> {

@@ -117,7 +117,7 @@ async fn connect_and_take(
         (false, Some(wait)) => Patience::Until(begun + wait),
         (false, None) => Patience::Endless,
     };
-    let mut builder = masters.builder_without(&TakeArgs::VARIABLES)?;
+    let mut builder = masters.builder()?;
     // A variable that is empty counts as not set.
     let is_labelled = env::var("MULTILOCK_CLIENT_LABEL").is_ok_and(|label| !label.trim().is_empty());
     if let (Work::Program(run, _), false) = (work, is_labelled) {
