@@ -29,7 +29,7 @@ use self::child::Child;
 use self::follow::{Ended, follow};
 use self::outcome::{FOUND_LOST, given_back};
 use self::signals::Signals;
-use self::wait::{show_that_masters_are_missing, show_who_holds};
+use self::wait::{show_missing, show_who_holds};
 use crate::args::{HoldArgs, MastersArgs, OutcomeFiles, RunArgs, TakeArgs};
 use crate::connect::{Patience, connect};
 use crate::exit::{self, End, Failure};
@@ -133,7 +133,7 @@ async fn connect_and_take(
         tokio::select! {
             biased;
             connected = connect(builder, patience, |masters| check_lock(args, masters), voice) => connected,
-            () = show_that_masters_are_missing(begun, voice) => unreachable!("it is shown for as long as it is waited"),
+            () = show_missing(begun, |line| voice.warn(line)) => unreachable!("it is shown for as long as it is waited"),
         }
     };
     let masters = match interruptible(&mut signals, connecting).await {
@@ -370,10 +370,11 @@ async fn acquire<M: Mode>(
     if job.args.try_only {
         return lock.try_lock().await;
     }
+    let say = |line: &str| voice.warn(line);
     tokio::select! {
         biased;
         granted = lock.lock() => granted,
-        () = show_who_holds(job.masters, lock, job.args.policy, begun, voice) => unreachable!("it is shown for as long as it is waited"),
+        () = show_who_holds(job.masters, lock, job.args.policy, begun, voice, say) => unreachable!("it is shown for as long as it is waited"),
     }
 }
 

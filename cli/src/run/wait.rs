@@ -28,16 +28,6 @@ pub(super) async fn show_who_holds<M: Mode>(
     policy: Policy,
     begun: Instant,
     voice: Voice,
-) {
-    show(masters, lock, policy, begun, voice, |line| voice.warn(line)).await;
-}
-
-async fn show<M: Mode>(
-    masters: &Masters,
-    lock: &MultiLock<M>,
-    policy: Policy,
-    begun: Instant,
-    voice: Voice,
     mut say: impl FnMut(&str),
 ) {
     if voice == Voice::Quiet {
@@ -117,11 +107,7 @@ fn what_counts(name: &Inspection, policy: Policy) -> (State, String) {
 }
 
 /// Shows the wait while too few masters are connected, which the first line reports. Never ends.
-pub(super) async fn show_that_masters_are_missing(begun: Instant, voice: Voice) {
-    show_missing(begun, |line| voice.warn(line)).await;
-}
-
-async fn show_missing(begun: Instant, mut say: impl FnMut(&str)) {
+pub(super) async fn show_missing(begun: Instant, mut say: impl FnMut(&str)) {
     loop {
         sleep(LINE_EVERY).await;
         let waited = Rough(begun.elapsed());
@@ -160,7 +146,7 @@ mod tests {
             }
         };
         let begun = Instant::now();
-        let showing = show(&masters, &lock, Policy::RedLock, begun, voice, |line| {
+        let showing = show_who_holds(&masters, &lock, Policy::RedLock, begun, voice, |line| {
             lines.push(line.to_owned());
         });
         let _ = timeout(within, async { tokio::join!(holding, showing) }).await;
@@ -209,7 +195,7 @@ mod tests {
             .expect("connected");
         let (lock, mut lines) = (masters.red_lock("a"), Vec::new());
         let begun = Instant::now();
-        let showing = show(&masters, &lock, Policy::RedLock, begun, Voice::Verbose, |line| {
+        let showing = show_who_holds(&masters, &lock, Policy::RedLock, begun, Voice::Verbose, |line| {
             lines.push(line.to_owned());
         });
         let _ = timeout(Duration::from_secs(20), async {
@@ -232,7 +218,7 @@ mod tests {
         }
         let (lock, mut lines) = (masters.red_lock("a"), Vec::new());
         let begun = Instant::now();
-        let showing = show(&masters, &lock, Policy::RedLock, begun, Voice::Normal, |line| {
+        let showing = show_who_holds(&masters, &lock, Policy::RedLock, begun, Voice::Normal, |line| {
             lines.push(line.to_owned());
         });
         let _ = timeout(Duration::from_secs(20), async {
