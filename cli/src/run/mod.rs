@@ -42,12 +42,6 @@ use crate::translation::translated;
 /// Longest time that a program has by default to end by itself.
 const LONGEST_NOTICE: Duration = Duration::from_secs(5);
 
-/// Result of waiting for something.
-enum Waited<T> {
-    Done(T),
-    Interrupted(Signal),
-}
-
 /// Work that is done under the lock.
 #[derive(Clone, Copy)]
 enum Work<'a> {
@@ -137,8 +131,8 @@ async fn connect_and_take(
         }
     };
     let masters = match interruptible(&mut signals, connecting).await {
-        Waited::Done(connected) => connected?,
-        Waited::Interrupted(signal) => return Ok(End::Signal(signal)),
+        Ok(connected) => connected?,
+        Err(signal) => return Ok(End::Signal(signal)),
     };
     let job = Job {
         args,
@@ -249,8 +243,8 @@ fn notice(args: &RunArgs, masters: &MastersArgs) -> Result<Duration, Failure> {
     }
 }
 
-/// Runs some work until a signal ends it. A signal that stops the job stops the work, too.
-async fn interruptible<T>(signals: &mut Signals, work: impl Future<Output = T>) -> Waited<T> {
+/// Runs some work until a signal ends it, and returns that signal as the error. A signal that stops the job stops the work, too.
+async fn interruptible<T>(signals: &mut Signals, work: impl Future<Output = T>) -> Result<T, Signal> {
     let mut work = pin!(work);
     loop {
         tokio::select! {
@@ -260,9 +254,9 @@ async fn interruptible<T>(signals: &mut Signals, work: impl Future<Output = T>) 
                     signals.stop(Signal::TSTP, false).await;
                 }
                 Signal::CONT => {}
-                signal => return Waited::Interrupted(signal),
+                signal => return Err(signal),
             },
-            done = &mut work => return Waited::Done(done),
+            done = &mut work => return Ok(done),
         }
     }
 }
@@ -306,15 +300,15 @@ async fn under<M: Mode>(
     let begun = account.begun;
     let lock = with_options(lock, args, begun);
     let guard = match interruptible(signals, acquire(job, &lock, begun, voice)).await {
-        Waited::Done(Ok(guard)) => guard,
-        Waited::Done(Err(mut error)) => {
+        Ok(Ok(guard)) => guard,
+        Ok(Err(mut error)) => {
             if let (LockError::TimedOut { waited, .. }, Some(wait)) = (&mut error, args.wait) {
                 // The library has counted from the end of the connecting.
                 *waited = wait;
             }
             return refused(args, account, error);
         }
-        Waited::Interrupted(signal) => return Ok(End::Signal(signal)),
+        Err(signal) => return Ok(End::Signal(signal)),
     };
     voice.detail(format_args!(
         "{} granted as hold {} under token {}, {} of validity, after {}",
