@@ -397,6 +397,11 @@ async fn give_back<M: Mode>(
         };
         return Err(Failure::new(exit::LOST, message));
     }
+    // A failure that hides the end of the program tells it.
+    let with_end = |message: &str| match work {
+        Work::Program(..) => format!("{message} ({})", ended.end),
+        Work::Input => message.to_owned(),
+    };
     match unlocked {
         Ok(unlocked) => voice.detail(given_back(&unlocked)),
         // This applies also if the program succeeded: another program was not kept out.
@@ -405,19 +410,9 @@ async fn give_back<M: Mode>(
                 "the masters answered to the release: {}",
                 translated(votes)
             ));
-            let message = match work {
-                Work::Program(..) => format!("{FOUND_LOST} ({})", ended.end),
-                Work::Input => FOUND_LOST.to_owned(),
-            };
-            return Err(Failure::new(exit::LOST, message));
+            return Err(Failure::new(exit::LOST, with_end(FOUND_LOST)));
         }
-        Err(error) if args.strict => {
-            let error = translated(error);
-            return Err(match work {
-                Work::Program(..) => Failure::own(format_args!("{error} ({})", ended.end)),
-                Work::Input => Failure::own(error),
-            });
-        }
+        Err(error) if args.strict => return Err(Failure::own(with_end(&translated(error)))),
         Err(error) => voice.warn(translated(error)),
     }
     Ok(ended.end)
