@@ -141,11 +141,20 @@ impl From<LockError> for Failure {
 /// A look at the masters, or a change, that too few masters answered. Such requests grant nothing.
 pub(crate) fn unanswered(error: LockError, masters: &Masters, policy: Policy) -> Failure {
     let mut failure = Failure::from(error);
-    if failure.code == NO_QUORUM && are_unfit(masters, policy) {
-        failure.code = UNFIT;
+    if failure.code == NO_QUORUM {
+        failure.code = code_of_too_few(masters, policy);
     }
     failure.message = failure.message.replace(": granted", ": answered");
     failure
+}
+
+/// Exit code for too few answers, which shows whether a wait may help, or a configuration has to be changed.
+pub(crate) fn code_of_too_few(masters: &Masters, policy: Policy) -> u8 {
+    if are_unfit(masters, policy) {
+        UNFIT
+    } else {
+        NO_QUORUM
+    }
 }
 
 fn code(error: &LockError) -> u8 {

@@ -11,7 +11,6 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use crate::args::{HeldArgs, InspectArgs, WatchArgs};
-use crate::connect::are_unfit;
 use crate::exit::{self, Failure};
 use crate::report::{State, as_json, describe, row};
 use crate::say::{Voice, escape, lines};
@@ -38,7 +37,7 @@ pub(crate) async fn inspect(args: &InspectArgs, masters: &Masters, voice: Voice)
             let is_unknown = |name: &&Inspection| State::of(name, args.policy) == State::Unknown;
             for name in names.iter().filter(is_unknown) {
                 voice.warn(too_few(name));
-                code = code_of_unknown(masters, args.policy);
+                code = exit::code_of_too_few(masters, args.policy);
             }
             return Ok(code);
         }
@@ -63,7 +62,7 @@ pub(crate) async fn held(args: &HeldArgs, masters: &Masters, voice: Voice) -> Re
                     table(name, policy).trim_end()
                 ));
             }
-            code_of_unknown(masters, policy)
+            exit::code_of_too_few(masters, policy)
         }
     })
 }
@@ -81,15 +80,6 @@ fn too_few(name: &Inspection) -> String {
         name.name,
         all - silent
     )
-}
-
-/// Exit code that shows whether a wait may help, or a configuration has to be changed.
-fn code_of_unknown(masters: &Masters, policy: Policy) -> u8 {
-    if are_unfit(masters, policy) {
-        exit::UNFIT
-    } else {
-        exit::NO_QUORUM
-    }
 }
 
 pub(crate) async fn watch(args: &WatchArgs, masters: &Masters) -> Result<u8, Failure> {

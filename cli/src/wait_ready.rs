@@ -7,7 +7,7 @@ use multilock::{Masters, NodeStatus, Policy};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::args::{MastersArgs, WaitReadyArgs};
-use crate::connect::{CONNECT_TIMEOUT, all_have_answered, are_unfit};
+use crate::connect::{CONNECT_TIMEOUT, all_have_answered};
 use crate::exit::{self, Failure};
 use crate::say::{Rough, Voice};
 use crate::translation::translated;
@@ -66,11 +66,7 @@ async fn show_missing(masters: &Masters, policy: Policy, first_after: Duration, 
 }
 
 fn not_ready(masters: &Masters, policy: Policy) -> Failure {
-    let code = if are_unfit(masters, policy) {
-        exit::UNFIT
-    } else {
-        exit::NO_QUORUM
-    };
+    let code = exit::code_of_too_few(masters, policy);
     let nodes = masters.status().nodes;
     let missing: Vec<String> = nodes.iter().filter_map(lacks).collect();
     let (missing, count) = (missing.join("; "), missing.len());
