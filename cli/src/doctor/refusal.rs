@@ -28,20 +28,14 @@ fn of(reason: &Unfit) -> Finding {
     // The remedy has a line of its own here.
     let seen = seen.split([';', '(']).next().unwrap_or_default().trim_end();
     let (code, faq, remedy) = remedy(reason);
-    match reason {
-        Unfit::Evicts { policy } => {
-            let seen = format!("{seen} (maxmemory-policy {policy})");
-            Finding::unfit(code, seen, remedy).faq(faq)
-        }
+    let seen = match reason {
+        Unfit::Evicts { policy } => format!("{seen} (maxmemory-policy {policy})"),
         // The server's error helps the reader.
-        Unfit::Denied { error } => {
-            Finding::unfit(code, format_args!("it denies access: {error}"), remedy).faq(faq)
-        }
-        Unfit::NoScripts { error } => {
-            Finding::unfit(code, format_args!("it runs no Lua scripts ({error})"), remedy).faq(faq)
-        }
-        _ => Finding::unfit(code, seen, remedy).faq(faq),
-    }
+        Unfit::Denied { error } => format!("it denies access: {error}"),
+        Unfit::NoScripts { error } => format!("it runs no Lua scripts ({error})"),
+        _ => seen.to_owned(),
+    };
+    Finding::unfit(code, seen, remedy).faq(faq)
 }
 
 /// Code of the finding, entry in the FAQ, and remedy.
