@@ -86,7 +86,7 @@ async fn from_here(State(console): State<Console>, request: Request, next: Next)
                 StatusCode::MISDIRECTED_REQUEST,
                 "this host name is not allowed; allowed: localhost, an address, or a name that --host gives",
             ),
-            Err(_) => refused(StatusCode::FORBIDDEN, "requests of other sites are not allowed"),
+            Err(Refusal::Origin) => refused(StatusCode::FORBIDDEN, "requests of other sites are not allowed"),
         };
     let headers: [(HeaderName, &str); 6] = [
         (CONTENT_SECURITY_POLICY, POLICY),
@@ -120,7 +120,7 @@ async fn with_whole_body(request: Request, next: Next) -> Response {
 
 /// Asks for the token.
 async fn with_token(State(console): State<Console>, request: Request, next: Next) -> Response {
-    if console.access.check_token(request.headers()).is_ok() {
+    if console.access.has_token(request.headers()) {
         return next.run(request).await;
     }
     sign_in_page("")
