@@ -12,6 +12,7 @@ mod tests;
 mod voteless;
 
 use std::fmt;
+use std::time::Duration;
 
 use self::faq::Faq;
 
@@ -49,6 +50,11 @@ impl InvalidInput {
             value: value.to_string(),
             allowed: allowed.into(),
         }
+    }
+
+    /// Refusal of a time, which is shown exactly, so that it is found where it was set.
+    pub(crate) fn time(field: &'static str, time: Duration, allowed: impl Into<String>) -> Self {
+        Self::new(field, humantime::format_duration(time), allowed)
     }
 
     /// Refuses a text for people that is empty, longer than `most` bytes, or has control characters. `what` names the

@@ -271,11 +271,7 @@ impl Candidate {
         if let Some(lease) = options.lease {
             let allowed = "none with lead, whose hold is renewed: MastersBuilder::lease sets that lease, and max_hold the \
                            longest term";
-            return Err(InvalidInput::new(
-                "lease",
-                humantime::format_duration(lease),
-                allowed,
-            ));
+            return Err(InvalidInput::time("lease", lease, allowed));
         }
         if options.owner.is_some() {
             let allowed = "not set with lead: a hold that is entered again asks no master";

@@ -184,16 +184,15 @@ impl LockOptions {
         let allowed = |what: &str| format!("none on a lock of a set: {what}");
         if let Some(wait) = self.wait {
             let allowed = allowed("LockSet::wait counts for all of them");
-            return Err(InvalidInput::new("wait", humantime::format_duration(wait), allowed).into());
+            return Err(InvalidInput::time("wait", wait, allowed).into());
         }
         if self.owner.is_some() {
             let allowed = allowed("LockSet::owner holds all of them");
             return Err(InvalidInput::new("owner", "set", allowed).into());
         }
         if !self.at_least.is_zero() {
-            let at_least = humantime::format_duration(self.at_least);
             let allowed = allowed("what is won while another one is refused is given back at once");
-            return Err(InvalidInput::new("at_least", at_least, allowed).into());
+            return Err(InvalidInput::time("at_least", self.at_least, allowed).into());
         }
         if self.sticky {
             let allowed = allowed("its grants are released together");
@@ -215,9 +214,8 @@ impl LockOptions {
             return Err(InvalidInput::new("fair", self.fair, allowed));
         }
         if !self.at_least.is_zero() {
-            let at_least = humantime::format_duration(self.at_least);
             let allowed = format!("not set with {kind}");
-            return Err(InvalidInput::new("at_least", at_least, allowed));
+            return Err(InvalidInput::time("at_least", self.at_least, allowed));
         }
         Ok(())
     }

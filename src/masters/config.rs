@@ -264,11 +264,7 @@ impl Config {
             "less than {}, the lease minus drift",
             humantime::format_duration(most)
         );
-        Err(InvalidInput::new(
-            field,
-            humantime::format_duration(time),
-            allowed,
-        ))
+        Err(InvalidInput::time(field, time, allowed))
     }
 }
 
@@ -281,11 +277,7 @@ pub(crate) fn checked_max_hold(max: Duration, lease: Duration) -> Result<Option<
         return Ok(bounded(max));
     }
     let allowed = format!("{} or more, the lease", humantime::format_duration(lease));
-    Err(InvalidInput::new(
-        "max_hold",
-        humantime::format_duration(max),
-        allowed,
-    ))
+    Err(InvalidInput::time("max_hold", max, allowed))
 }
 
 /// Time to wait or to hold; `None` for a time without an end.
@@ -309,11 +301,7 @@ pub(crate) fn in_range(
         "285000years".into()
     };
     let allowed = format!("{} to {most}", humantime::format_duration(from));
-    Err(InvalidInput::new(
-        field,
-        humantime::format_duration(value),
-        allowed,
-    ))
+    Err(InvalidInput::time(field, value, allowed))
 }
 
 fn whole_milliseconds(duration: Duration) -> Duration {
