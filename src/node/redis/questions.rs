@@ -23,22 +23,22 @@ pub(crate) fn judge(fault: Fault) -> NodeError {
         Fault::Server {
             class: FaultClass::Denied | FaultClass::LoggedOut,
             error,
-        } => Unfit::Denied {
-            error: error.to_string(),
-        }
-        .into(),
+        } => denied(&error),
         Fault::Server {
             class: FaultClass::Unforeseen,
             error,
-        } if is_unknown_command(&error) => Unfit::Denied {
-            error: error.to_string(),
-        }
-        .into(),
+        } if is_unknown_command(&error) => denied(&error),
         Fault::Server { error, .. } => NodeError::NotReady(error.to_string()),
         // A call there will be reported as not sent, for this reason.
         Fault::NotSent(reason) => NodeError::Unavailable(reason.to_string()),
         other => NodeError::Unavailable(other.vote().to_string()),
     }
+}
+
+/// Error of a server that does not let this client in, or denies a command.
+pub(super) fn denied(error: &impl ToString) -> NodeError {
+    let error = error.to_string();
+    Unfit::Denied { error }.into()
 }
 
 /// Runs questions within a time limit.

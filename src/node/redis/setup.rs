@@ -4,8 +4,8 @@ use futures::future::join_all;
 use redis::{Cmd, RedisConnectionInfo};
 
 use super::pipeline::Pipe;
-use super::questions::judge;
-use crate::error::{NodeError, Unfit};
+use super::questions::{denied, judge};
+use crate::error::NodeError;
 use crate::masters::credentials::Credentials;
 use crate::protocol::fault::{Fault, FaultClass, is_unknown_command};
 
@@ -66,10 +66,7 @@ async fn select(pipe: &Pipe, db: i64) -> Result<(), NodeError> {
         Fault::Server {
             class: FaultClass::Unforeseen,
             error,
-        } => Unfit::Denied {
-            error: format!("SELECT {db}: {error}"),
-        }
-        .into(),
+        } => denied(&format_args!("SELECT {db}: {error}")),
         other => judge(other),
     })
 }
@@ -77,10 +74,7 @@ async fn select(pipe: &Pipe, db: i64) -> Result<(), NodeError> {
 /// Logs a new connection in by AUTH. Any error of the server is a refusal.
 async fn authenticate_first(pipe: &Pipe, login: &Login<'_>) -> Result<(), NodeError> {
     authenticate(pipe, login).await.map_err(|fault| match fault {
-        Fault::Server { error, .. } => Unfit::Denied {
-            error: error.to_string(),
-        }
-        .into(),
+        Fault::Server { error, .. } => denied(&error),
         other => judge(other),
     })
 }
