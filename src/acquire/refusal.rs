@@ -9,7 +9,7 @@ use crate::error::{InvalidInput, LockError};
 use crate::lock::hold_guard::HoldGuard;
 use crate::protocol::blockers::Blockers;
 use crate::protocol::tally::{LossReason, Tally};
-use crate::values::votes::{Vote, Votes};
+use crate::values::votes::Vote;
 
 /// Masters that an attempt has asked so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,43 +47,46 @@ impl Refusal {
         votes: Vec<Vote>,
         blockers: Blockers,
     ) -> Self {
-        let refusal = match tally.loss_reason() {
+        let evidence = request.client.pool.evidence(&votes);
+        let (reason, error) = match tally.loss_reason() {
             Some(LossReason::Held) => {
-                let retry_after = held_for(request, tally, &votes);
                 let facts = blockers.holder.as_deref().cloned().unwrap_or_default();
-                let error = |votes| LockError::Contended {
+                let error = LockError::Contended {
                     holder: facts.label,
                     about: facts.about.as_deref().map(|about| Arc::new(about.to_owned())),
-                    retry_after,
-                    votes,
+                    retry_after: held_for(request, tally, &votes),
+                    votes: evidence,
                 };
-                Self::with_votes(request, LossReason::Held, votes, error)
+                (LossReason::Held, error)
             }
             _ if tally.final_faults >= tally.blocking() => {
-                let error = |votes| LockError::Misconfigured { votes };
-                Self::with_votes(request, LossReason::Final, votes, error)
+                (LossReason::Final, LockError::Misconfigured { votes: evidence })
             }
-            _ => {
-                let error = |votes| LockError::Unreachable { votes };
-                Self::with_votes(request, LossReason::Unreachable, votes, error)
-            }
+            _ => (
+                LossReason::Unreachable,
+                LockError::Unreachable { votes: evidence },
+            ),
         };
         Self {
             blockers: Box::new(blockers),
-            ..refusal
+            ..Self::new(error, reason, votes)
         }
     }
 
     /// Refusal because too few masters accepted a fencing token.
     pub(crate) fn unfenced(request: &AcquireRequest, votes: Vec<Vote>) -> Self {
-        let error = |votes| LockError::Unfenced { votes };
-        Self::with_votes(request, LossReason::Split, votes, error)
+        let evidence = request.client.pool.evidence(&votes);
+        Self::new(LockError::Unfenced { votes: evidence }, LossReason::Split, votes)
     }
 
     /// Refusal because too little validity is left to enter the hold.
     pub(crate) fn too_late(request: &AcquireRequest, validity: Duration, votes: Vec<Vote>) -> Self {
-        let error = |votes| LockError::TooLate { validity, votes };
-        Self::with_votes(request, LossReason::Split, votes, error)
+        let evidence = request.client.pool.evidence(&votes);
+        let error = LockError::TooLate {
+            validity,
+            votes: evidence,
+        };
+        Self::new(error, LossReason::Split, votes)
     }
 
     /// Checks that a guard still has more validity left than is wanted.
@@ -93,16 +96,6 @@ impl Refusal {
             return Ok(());
         }
         Err(Self::too_late(request, left, guard.hold().grant.votes()))
-    }
-
-    fn with_votes(
-        request: &AcquireRequest,
-        reason: LossReason,
-        votes: Vec<Vote>,
-        error: impl FnOnce(Votes) -> LockError,
-    ) -> Self {
-        let error = error(request.client.pool.evidence(&votes));
-        Self::new(error, reason, votes)
     }
 
     pub(super) fn new(error: LockError, reason: LossReason, votes: Vec<Vote>) -> Self {
