@@ -161,7 +161,7 @@ impl HoldGuard {
             unreleased = Some((claim, self.hold.grant.touched()));
         }
         storing.go_on(&self.client.pool, round, unreleased);
-        self.count_outcome(UnlockOutcome::Released);
+        self.client.pool.events.unlocked(UnlockOutcome::Released);
         Ok(was_valid)
     }
 
@@ -169,28 +169,16 @@ impl HoldGuard {
     pub(crate) async fn unlock(mut self) -> Result<Unlocked, UnlockError> {
         let was_valid = !self.hold.remaining().is_zero();
         let (kept, release) = match self.exit(was_valid) {
-            GuardEnd::StillHeld(count) if was_valid => {
-                self.count_outcome(UnlockOutcome::StillHeld);
-                return Ok(Unlocked::StillHeld(count));
-            }
+            GuardEnd::StillHeld(count) if was_valid => return self.counted(Ok(Unlocked::StillHeld(count))),
             GuardEnd::Downgraded(downgrade) if was_valid => {
-                self.count_outcome(UnlockOutcome::Downgraded);
+                let unlocked = self.counted(Ok(Unlocked::Downgraded));
                 downgrade.confirmed_by(self.hold.grant.needed).await;
-                return Ok(Unlocked::Downgraded);
+                return unlocked;
             }
-            GuardEnd::HandedOn => {
-                self.count_outcome(UnlockOutcome::HandedOn);
-                return Ok(Unlocked::HandedOn);
-            }
-            GuardEnd::Stays => {
-                self.count_outcome(UnlockOutcome::Stays);
-                return Ok(Unlocked::Stays);
-            }
+            GuardEnd::HandedOn => return self.counted(Ok(Unlocked::HandedOn)),
+            GuardEnd::Stays => return self.counted(Ok(Unlocked::Stays)),
             GuardEnd::Release(release) => (release.kept, release.begin()),
-            _ => {
-                self.count_outcome(UnlockOutcome::WasLost);
-                return Err(UnlockError::WasLost { votes: self.votes() });
-            }
+            _ => return self.counted(Err(UnlockError::WasLost { votes: self.votes() })),
         };
         let (pool, grant) = (&self.client.pool, &self.hold.grant);
         let touched = grant.touched();
@@ -211,31 +199,38 @@ impl HoldGuard {
                 break;
             }
         }
-        self.ended(if was_valid { tally.ended() } else { Ended::Gone }, &votes, kept)
+        let ended = if was_valid { tally.ended() } else { Ended::Gone };
+        self.counted(self.ended(ended, &votes, kept))
     }
 
     /// Returns the result of a release, according to the answers of the masters.
     fn ended(&self, ended: Ended, votes: &[Vote], kept: Duration) -> Result<Unlocked, UnlockError> {
-        let evidence = || self.client.pool.evidence(votes);
-        let (outcome, unlocked) = match ended {
-            Ended::Confirmed if kept.is_zero() => (UnlockOutcome::Released, Ok(Unlocked::Released)),
-            Ended::Confirmed => (UnlockOutcome::KeptFor, Ok(Unlocked::KeptFor(kept))),
-            Ended::Gone => {
-                let votes = evidence();
-                (UnlockOutcome::WasLost, Err(UnlockError::WasLost { votes }))
-            }
-            Ended::Unconfirmed => {
-                let (free_within, votes) = (self.hold.grant.longest_lease(), evidence());
-                let error = UnlockError::Unconfirmed { free_within, votes };
-                (UnlockOutcome::Unconfirmed, Err(error))
-            }
-        };
-        self.count_outcome(outcome);
-        unlocked
+        let votes = || self.client.pool.evidence(votes);
+        match ended {
+            Ended::Confirmed if kept.is_zero() => Ok(Unlocked::Released),
+            Ended::Confirmed => Ok(Unlocked::KeptFor(kept)),
+            Ended::Gone => Err(UnlockError::WasLost { votes: votes() }),
+            Ended::Unconfirmed => Err(UnlockError::Unconfirmed {
+                free_within: self.hold.grant.longest_lease(),
+                votes: votes(),
+            }),
+        }
     }
 
-    fn count_outcome(&self, outcome: UnlockOutcome) {
+    /// Counts the result of an unlock in the metrics.
+    fn counted(&self, unlocked: Result<Unlocked, UnlockError>) -> Result<Unlocked, UnlockError> {
+        let outcome = match &unlocked {
+            Ok(Unlocked::Released) => UnlockOutcome::Released,
+            Ok(Unlocked::HandedOn) => UnlockOutcome::HandedOn,
+            Ok(Unlocked::Stays) => UnlockOutcome::Stays,
+            Ok(Unlocked::KeptFor(_)) => UnlockOutcome::KeptFor,
+            Ok(Unlocked::Downgraded) => UnlockOutcome::Downgraded,
+            Ok(Unlocked::StillHeld(_)) => UnlockOutcome::StillHeld,
+            Err(UnlockError::WasLost { .. }) => UnlockOutcome::WasLost,
+            Err(UnlockError::Unconfirmed { .. }) => UnlockOutcome::Unconfirmed,
+        };
         self.client.pool.events.unlocked(outcome);
+        unlocked
     }
 
     /// Stays in the hold for good.
