@@ -168,38 +168,30 @@ pub(crate) enum Upkeep {
 
 impl HoldState {
     pub(super) fn new(kind: HoldKind, since: Moment, first: FirstHold) -> Self {
-        let FirstHold {
-            ends,
-            lease,
-            votes,
-            max_hold,
-            set_completes_within,
-            is_sticky,
-        } = first;
-        let is_missing = votes.iter().any(Vote::may_soon_grant);
+        let is_missing = first.votes.iter().any(Vote::may_soon_grant);
         Self {
             phase: Phase::Held,
             kind,
-            ends,
-            lease,
+            ends: first.ends,
+            lease: first.lease,
             longer: None,
             number: 0,
             since,
             guards: GuardCounts::default(),
-            max_hold,
-            set_completes_within,
+            max_hold: first.max_hold,
+            set_completes_within: first.set_completes_within,
             age_report: AgeReport::default(),
             kept_for: Duration::ZERO,
-            touched: NodeSet::of(&votes, Vote::may_have_granted),
-            widen_after: is_missing.then(|| WIDEN_AFTER.min(lease / WIDENING_ENDS)),
+            touched: NodeSet::of(&first.votes, Vote::may_have_granted),
+            widen_after: is_missing.then(|| WIDEN_AFTER.min(first.lease / WIDENING_ENDS)),
             elsewhere: None,
-            is_sticky,
+            is_sticky: first.is_sticky,
             missed_recalls: false,
             is_used: true,
             was_idle: false,
             released: false,
             finish: Finish::NotBegun,
-            votes: VoteRecord::new(votes),
+            votes: VoteRecord::new(first.votes),
             cancellation: None,
             due: None,
         }
