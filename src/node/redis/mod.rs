@@ -10,7 +10,6 @@ pub(crate) mod questions;
 mod refresh;
 pub(super) mod resp;
 pub(super) mod server;
-pub(super) mod session;
 mod setup;
 mod socket;
 pub(super) mod tls;

@@ -5,20 +5,22 @@ mod access;
 mod clients;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::FutureExt;
 use redis::Value;
+use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
 
 pub(crate) use self::clients::POOL;
 use super::introduction::{Introduction, capabilities, identity};
 use super::pipeline::Pipe;
 use super::questions::{ask, clock_us, in_time};
 use super::server::{NOBODY, Server, end, refuse};
-use super::session::Session;
 use crate::admin::examination::{ClientConnection, ServerFacts};
 use crate::error::NodeError;
-use crate::node::Identity;
+use crate::node::{Identity, Listener};
 use crate::protocol::text::text;
 use crate::protocol::{calls, permissions};
 use crate::time::clock::Clock;
@@ -37,6 +39,17 @@ pub(crate) struct Examined {
     pub(crate) identity: Identity,
 }
 
+/// A connection apart from those of locks. It is logged in and nothing more: it judges, marks and loads nothing, and ends no
+/// other connection. It ends when this value is dropped.
+struct Session {
+    pipe: Arc<Pipe>,
+    _driver: AbortOnDropHandle<()>,
+    /// Whether the server speaks RESP3.
+    resp3: bool,
+    /// Server's id of the connection, if the server gives it.
+    client_id: Option<i64>,
+}
+
 impl Server {
     /// Reads all facts, for a client with or without the option `beside_redisson`.
     pub(crate) async fn examine(&self, beside_redisson: bool) -> Result<Examined, NodeError> {
@@ -49,6 +62,26 @@ impl Server {
     pub(crate) async fn clients(&self) -> Result<Vec<ClientConnection>, NodeError> {
         let session = self.session().await?;
         in_time(self.connect_timeout, self.list_clients(&session.pipe).boxed()).await
+    }
+
+    /// Opens a session within the connect timeout.
+    async fn session(&self) -> Result<Session, NodeError> {
+        in_time(self.connect_timeout, self.log_in_apart()).await
+    }
+
+    async fn log_in_apart(&self) -> Result<Session, NodeError> {
+        let begun = Instant::now();
+        let stream = self.open().await?;
+        let credentials = self.ask_for_credentials(begun).await?;
+        let listener: Listener = Arc::new(|_, _, _| {});
+        let logging_in = self.log_in(stream, &listener, credentials.as_ref(), true);
+        let socket = logging_in.await?;
+        Ok(Session {
+            pipe: socket.pipe,
+            _driver: AbortOnDropHandle::new(tokio::spawn(socket.driver)),
+            resp3: socket.resp3,
+            client_id: socket.client_id,
+        })
     }
 
     async fn list_clients(&self, pipe: &Pipe) -> Result<Vec<ClientConnection>, NodeError> {
@@ -73,7 +106,7 @@ impl Server {
         let in_scripts = probed.as_ref().map(permissions::denied).unwrap_or_default();
         let denied = access::denied(pipe, &self.connection_name, &in_scripts, beside_redisson).await;
         let loads = pipe.ask(&calls::ALL[0].load()).await.is_ok();
-        let settings = settings(session).await;
+        let settings = settings(pipe).await;
         let remembered = record.as_ref().ok().and_then(Option::as_ref);
         let fact = |name: &str| info.get(name).map(str::to_owned);
         let enabled = |name: &str| settings.get(name).map(|value| value == "yes");
@@ -95,13 +128,13 @@ impl Server {
             append_only: append_only.or(enabled("appendonly")),
             append_fsync: settings.get("appendfsync").cloned(),
             no_fsync_on_rewrite: enabled("no-appendfsync-on-rewrite"),
-            default_user_writes: default_user_writes(session).await,
+            default_user_writes: default_user_writes(pipe).await,
             denied,
             clients: self.list_clients(pipe).await.ok(),
             redisson_channels: if beside_redisson {
                 None
             } else {
-                redisson_channels(session).await
+                redisson_channels(pipe).await
             },
             refusal: fit
                 .and_then(|()| record.map(drop))
@@ -113,8 +146,8 @@ impl Server {
 }
 
 /// Settings that may be denied without harm to locks.
-async fn settings(session: &Session) -> HashMap<String, String> {
-    let settings = session.ask(redis::cmd("CONFIG").arg("GET").arg("*append*")).await;
+async fn settings(pipe: &Pipe) -> HashMap<String, String> {
+    let settings = pipe.ask(redis::cmd("CONFIG").arg("GET").arg("*append*")).await;
     settings
         .ok()
         .and_then(|answer| redis::from_redis_value(answer).ok())
@@ -122,16 +155,16 @@ async fn settings(session: &Session) -> HashMap<String, String> {
 }
 
 /// Whether the user `default` may write a key of locks; `None` if the server does not report it.
-async fn default_user_writes(session: &Session) -> Option<bool> {
+async fn default_user_writes(pipe: &Pipe) -> Option<bool> {
     let words = ["DRYRUN", "default", "HSET", "multilock_set", "field", "value"];
-    let answer = session.ask(redis::cmd("ACL").arg(&words)).await.ok()?;
+    let answer = pipe.ask(redis::cmd("ACL").arg(&words)).await.ok()?;
     // Otherwise the answer is a text with the denied permission.
     Some(answer == Value::Okay)
 }
 
 /// Number of Redisson's channels to which clients listen; `None` if the server does not report it.
-async fn redisson_channels(session: &Session) -> Option<usize> {
-    match session
+async fn redisson_channels(pipe: &Pipe) -> Option<usize> {
+    match pipe
         .ask(redis::cmd("PUBSUB").arg("CHANNELS").arg("redisson_*"))
         .await
     {
