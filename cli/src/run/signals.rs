@@ -5,6 +5,7 @@ use std::fmt;
 use std::fs;
 use std::future::poll_fn;
 use std::io;
+use std::str::FromStr;
 use std::task::Poll;
 use std::thread;
 use std::time::Duration;
@@ -26,46 +27,13 @@ const PASSED_ON: [Signal; 6] = [
     Signal::USR2,
 ];
 
-/// Signals with a name.
-const NAMES: [(&str, Signal); 29] = [
-    ("HUP", Signal::HUP),
-    ("INT", Signal::INT),
-    ("QUIT", Signal::QUIT),
-    ("ABRT", Signal::ABORT),
-    ("KILL", Signal::KILL),
-    ("USR1", Signal::USR1),
-    ("USR2", Signal::USR2),
-    ("ALRM", Signal::ALARM),
-    ("TERM", Signal::TERM),
-    ("CONT", Signal::CONT),
-    ("STOP", Signal::STOP),
-    ("TSTP", Signal::TSTP),
-    ("WINCH", Signal::WINCH),
-    ("URG", Signal::URG),
-    ("ILL", Signal::ILL),
-    ("TRAP", Signal::TRAP),
-    ("BUS", Signal::BUS),
-    ("FPE", Signal::FPE),
-    ("SEGV", Signal::SEGV),
-    ("PIPE", Signal::PIPE),
-    ("CHLD", Signal::CHILD),
-    ("TTIN", Signal::TTIN),
-    ("TTOU", Signal::TTOU),
-    ("XCPU", Signal::XCPU),
-    ("XFSZ", Signal::XFSZ),
-    ("VTALRM", Signal::VTALARM),
-    ("PROF", Signal::PROF),
-    ("IO", Signal::IO),
-    ("SYS", Signal::SYS),
-];
-
 /// Longest time from a signal to this process until its handler has run.
 const HANDLED: Duration = Duration::from_millis(100);
 
 /// Finds a signal by its name without SIG.
 pub(crate) fn named(name: &str) -> Option<Signal> {
-    let found = NAMES.iter().find(|(known, _)| *known == name);
-    found.map(|(_, signal)| *signal)
+    let kind = Kind::from_str(&format!("SIG{name}")).ok()?;
+    Signal::from_named_raw(kind as i32)
 }
 
 /// A signal by its usual name.
@@ -73,9 +41,9 @@ pub(super) struct Name(pub(super) Signal);
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match NAMES.iter().find(|(_, signal)| *signal == self.0) {
-            Some((name, _)) => f.write_str(name),
-            None => write!(f, "signal {}", self.0.as_raw()),
+        match Kind::try_from(self.0.as_raw()) {
+            Ok(kind) => f.write_str(kind.as_str().trim_start_matches("SIG")),
+            Err(_) => write!(f, "signal {}", self.0.as_raw()),
         }
     }
 }
