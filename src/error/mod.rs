@@ -3,7 +3,6 @@
 mod connect;
 mod faq;
 mod hold;
-mod lateness;
 mod lock;
 mod questions;
 mod run;

@@ -3,7 +3,6 @@
 use std::fmt;
 
 use super::faq::Faq;
-use super::lateness::Lateness;
 use crate::time::rounded::Rounded;
 use crate::values::votes::{Vote, Votes};
 
@@ -14,7 +13,7 @@ impl fmt::Display for Voteless<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(votes) = self;
         let faq = Faq("too few answers");
-        if let Some(late) = Lateness::of(votes) {
+        if let Some(late) = lateness(votes) {
             return write!(f, "{late}: {votes} ({faq})");
         }
         let (mut silent, mut failed, mut quarantine) = (false, false, None);
@@ -49,5 +48,47 @@ impl fmt::Display for Voteless<'_> {
             (false, false, None) => "too few masters have answered by now",
         };
         write!(f, "{reason}: {votes} ({faq})")
+    }
+}
+
+/// Reason if only the node timeout is to blame: the masters are up, or may be, and answer later. `None` if there
+/// is, or may be, another cause: some masters answered, and the others have never answered at all.
+fn lateness(votes: &Votes) -> Option<String> {
+    let (mut deadline, mut longest, mut none_answered) = (None, None, true);
+    for node in votes {
+        match &node.vote {
+            Vote::Late { within, took } => {
+                deadline = Some(*within);
+                longest = longest.max(*took);
+            }
+            Vote::Granted
+            | Vote::Refused { .. }
+            | Vote::NotHeld
+            | Vote::Revoked { .. }
+            | Vote::Pending
+            | Vote::NotAsked => none_answered = false,
+            Vote::NotSent { .. } | Vote::Unknown { .. } | Vote::Failed { .. } | Vote::Quarantined { .. } => {
+                return None;
+            }
+        }
+    }
+    let within = Rounded(deadline?);
+    let who = if none_answered {
+        "no master answers"
+    } else {
+        "too few masters answer"
+    };
+    match longest {
+        Some(took) => Some(format!(
+            "{who} in time: answers took up to {}, and are awaited for {within}; set \
+             MastersBuilder::node_timeout to more than they take",
+            Rounded(took)
+        )),
+        None => none_answered.then(|| {
+            format!(
+                "{who} in time, which is within {within}; where they are up but that far away, set \
+                 MastersBuilder::node_timeout to more than they take"
+            )
+        }),
     }
 }
