@@ -32,27 +32,19 @@ pub(crate) fn translated(message: impl fmt::Display) -> String {
     for (theirs, ours) in PHRASES {
         text = text.replace(theirs, ours);
     }
-    let is_of_a_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-    text = replaced(&text, "MastersBuilder::", is_of_a_word, "", |method| {
-        option(method).to_owned()
-    });
-    replaced(&text, "AtLeast(", is_of_a_word, ")", str::to_owned)
+    text = replaced(&text, "MastersBuilder::", "", option);
+    replaced(&text, "AtLeast(", ")", |quorum| quorum)
 }
 
-/// Replaces each `start`, the letters inside and `end`.
-fn replaced(
-    text: &str,
-    start: &str,
-    is_inside: impl Fn(char) -> bool,
-    end: &str,
-    with: impl Fn(&str) -> String,
-) -> String {
+/// Replaces each `start`, the word after it and `end`.
+fn replaced(text: &str, start: &str, end: &str, with: fn(&str) -> &str) -> String {
+    let is_of_a_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     let mut pieces = text.split(start);
     let mut done = pieces.next().unwrap_or_default().to_owned();
     for piece in pieces {
-        let length = piece.find(|letter| !is_inside(letter)).unwrap_or(piece.len());
-        let (inside, rest) = piece.split_at(length);
-        done.push_str(&with(inside));
+        let length = piece.find(|letter| !is_of_a_word(letter)).unwrap_or(piece.len());
+        let (word, rest) = piece.split_at(length);
+        done.push_str(with(word));
         done.push_str(rest.strip_prefix(end).unwrap_or(rest));
     }
     done
