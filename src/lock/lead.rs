@@ -87,10 +87,8 @@ impl MultiLock {
     where
         F: Future<Output = T>,
     {
-        match self.stand(pending::<Infallible>(), body).await? {
-            CandidacyEnd::Body(output) => Ok(output),
-            CandidacyEnd::Stopped(never) => match never {},
-        }
+        let Ok(output) = self.stand(pending::<Infallible>(), body).await?;
+        Ok(output)
     }
 
     /// Runs a job as [`lead`](Self::lead) does, until `stop` resolves: for a service that shuts down.
@@ -144,10 +142,7 @@ impl MultiLock {
     where
         F: Future<Output = T>,
     {
-        match self.stand(stop, body).await? {
-            CandidacyEnd::Body(output) => Ok(Some(output)),
-            CandidacyEnd::Stopped(()) => Ok(None),
-        }
+        Ok(self.stand(stop, body).await?.ok())
     }
 
     /// Sets the time that the body of [`lead_until`](Self::lead_until) has to come to its end after `stop`, and
@@ -174,22 +169,23 @@ impl MultiLock {
         self
     }
 
-    /// Leads in one term after the other, until the body ends or `stop` resolves.
+    /// Leads in one term after the other, until the body ends, or `stop` resolves: then with its output as the inner
+    /// error.
     async fn stand<T, S, F>(
         &self,
         stop: impl Future<Output = S>,
         mut body: impl FnMut(Leadership) -> F,
-    ) -> Result<CandidacyEnd<T, S>, RunError<T>>
+    ) -> Result<Result<T, S>, RunError<T>>
     where
         F: Future<Output = T>,
     {
-        let candidate = Candidate::new(&self.options).map_err(LockError::from)?;
+        let candidate = self.options.of_candidate().map_err(LockError::from)?;
         let grace = self.options.rare().grace;
         let mut stop = pin!(stop);
         loop {
             let guard = tokio::select! {
                 biased;
-                stopped = &mut stop => return Ok(CandidacyEnd::Stopped(stopped)),
+                stopped = &mut stop => return Ok(Err(stopped)),
                 term = candidate.elected() => term?,
             };
             // The hold is not renewed after its bound, so the term ends there, with its grace before it.
@@ -232,10 +228,7 @@ impl MultiLock {
             drop(over);
             match ended {
                 Ok(Some(output)) => {
-                    return self
-                        .release_after_body(guard, output)
-                        .await
-                        .map(CandidacyEnd::Body);
+                    return self.release_after_body(guard, output).await.map(Ok);
                 }
                 Ok(None) => {
                     log::stepped_down(&self.options.names);
@@ -245,44 +238,31 @@ impl MultiLock {
                 Err(loss) => log::leads_no_longer(&self.options.names, &loss),
             }
             if let Some(by) = stopped {
-                return Ok(CandidacyEnd::Stopped(by));
+                return Ok(Err(by));
             }
         }
     }
 }
 
-/// End of a candidacy.
-enum CandidacyEnd<T, S> {
-    /// The body has ended.
-    Body(T),
-    /// The candidate was stopped, and no body has ended.
-    Stopped(S),
-}
-
-/// Candidate for the lead, one of many.
-struct Candidate {
-    options: LockOptions,
-}
-
-impl Candidate {
-    /// Makes a candidate from the options of a call site. The hold has to be renewed, so a lease is refused. A hold that is
-    /// entered again asks no master, and has the token of the term before, so an owner is refused.
-    fn new(options: &LockOptions) -> Result<Self, InvalidInput> {
-        if let Some(lease) = options.lease {
+impl LockOptions {
+    /// Options of a candidate. The hold has to be renewed, so a lease is refused. A hold that is entered again asks no
+    /// master, and has the token of the term before, so an owner is refused.
+    fn of_candidate(&self) -> Result<Self, InvalidInput> {
+        if let Some(lease) = self.lease {
             let allowed = "none with lead, whose hold is renewed: MastersBuilder::lease sets that lease, and max_hold the \
                            longest term";
             return Err(InvalidInput::time("lease", lease, allowed));
         }
-        if options.owner.is_some() {
+        if self.owner.is_some() {
             let allowed = "not set with lead: a hold that is entered again asks no master";
             return Err(InvalidInput::new("owner", "set", allowed));
         }
-        let mut options = LockOptions {
+        let mut options = Self {
             purpose: Purpose::Lead,
-            ..options.clone()
+            ..self.clone()
         };
         options.rare_mut().announced = true;
-        Ok(Self { options })
+        Ok(options)
     }
 
     /// Waits for the next term. After an error that time may cure, it tries again, with growing pauses.
@@ -290,11 +270,11 @@ impl Candidate {
     /// If the future is dropped at any point, all that the masters may have granted is released in the
     /// background.
     async fn elected(&self) -> Result<MultiLockGuard, LockError> {
-        let pool = &self.options.masters.client.pool;
+        let pool = &self.masters.client.pool;
         let mut delays = Backoff::slow(&pool.random);
         loop {
             let begun = Instant::now();
-            let error = match self.options.lock().await {
+            let error = match self.lock().await {
                 Ok(term) => {
                     term.hold().lasts_by_design();
                     return Ok(MultiLockGuard::of(term));
@@ -309,7 +289,7 @@ impl Candidate {
                 // The candidate has waited for its turn already, and should have its place again soon.
                 delays = Backoff::slow(&pool.random);
             } else {
-                pool.log_throttle.cannot_lead(&self.options.names, &error);
+                pool.log_throttle.cannot_lead(&self.names, &error);
             }
             let pause = delays.next();
             tokio::select! {
