@@ -334,10 +334,7 @@ impl Link {
                 self.events.has_changed();
             }
             // The role has changed, or the server no longer knows the user: the next connection checks the role and logs in.
-            Err(Fault::Server {
-                class: FaultClass::NotMaster | FaultClass::LoggedOut,
-                error,
-            }) => self.replace(error),
+            Err(Fault::Server(FaultClass::NotMaster | FaultClass::LoggedOut, error)) => self.replace(error),
             Err(fault) if fault.meets_any_name(is_vote) => {
                 let ms = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
                 if self.refused_ms.swap(ms.saturating_add(1), Ordering::Relaxed) == 0 {

@@ -256,8 +256,5 @@ fn checked(value: Value) -> Answer {
 }
 
 fn unexpected() -> Fault {
-    Fault::Server {
-        class: FaultClass::Unforeseen,
-        error: "unexpected answer to release".into(),
-    }
+    Fault::Server(FaultClass::Unforeseen, "unexpected answer to release".into())
 }

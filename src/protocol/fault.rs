@@ -27,8 +27,8 @@ pub(crate) enum Fault {
     },
     /// Sent by a caller that does not wait. The answer may still come.
     NotAwaited(Arc<str>),
-    /// The server answered with an error.
-    Server { class: FaultClass, error: Arc<str> },
+    /// The server answered with an error of this class.
+    Server(FaultClass, Arc<str>),
 }
 
 /// Meaning of a server's error for the call and for the server.
@@ -122,10 +122,7 @@ impl Fault {
             None if DENIED_INSIDE.iter().any(|words| detail.starts_with(words)) => FaultClass::DeniedInside,
             class => class.unwrap_or(FaultClass::Unforeseen),
         };
-        Self::Server {
-            class,
-            error: format!("{code} {detail}").trim_end().into(),
-        }
+        Self::Server(class, format!("{code} {detail}").trim_end().into())
     }
 
     /// Turns a reply that is a server's error into a fault.
@@ -157,25 +154,17 @@ impl Fault {
     /// A denied key tells nothing about other names, and a list of names needs commands that no vote needs.
     pub(crate) fn meets_any_name(&self, is_vote: bool) -> bool {
         match self {
-            Self::Server {
-                class: FaultClass::Passing,
-                ..
-            } => true,
-            Self::Server {
-                class: FaultClass::Denied | FaultClass::DeniedInside,
-                error,
-            } => is_vote && COMMAND_DENIED.iter().any(|words| error.contains(words)),
+            Self::Server(FaultClass::Passing, _) => true,
+            Self::Server(FaultClass::Denied | FaultClass::DeniedInside, error) => {
+                is_vote && COMMAND_DENIED.iter().any(|words| error.contains(words))
+            }
             _ => false,
         }
     }
 
     /// Adds the commands of the script's line that is denied, if the server names only the line.
     pub(crate) fn inside(self, script: &Script) -> Self {
-        let Self::Server {
-            class: class @ FaultClass::DeniedInside,
-            error,
-        } = self
-        else {
+        let Self::Server(class @ FaultClass::DeniedInside, error) = self else {
             return self;
         };
         let line = error
@@ -194,23 +183,17 @@ impl Fault {
         } else {
             format!("{error} ({commands} in {script:?})").into()
         };
-        Self::Server { class, error }
+        Self::Server(class, error)
     }
 
     /// Whether the server does not have the script of the call.
     pub(crate) fn is_no_script<T>(answer: &Result<T, Self>) -> bool {
-        matches!(
-            answer,
-            Err(Self::Server {
-                class: FaultClass::NoScript,
-                ..
-            })
-        )
+        matches!(answer, Err(Self::Server(FaultClass::NoScript, _)))
     }
 
     pub(crate) fn class(&self) -> Option<FaultClass> {
         match self {
-            Self::Server { class, .. } => Some(*class),
+            Self::Server(class, _) => Some(*class),
             Self::Unfit(_) => Some(FaultClass::Denied),
             Self::NotSent(_)
             | Self::Quarantined { .. }
@@ -229,14 +212,14 @@ impl Fault {
     pub(crate) fn may_concern_one(&self) -> bool {
         matches!(
             self,
-            Self::Server {
-                class: FaultClass::Spoilt
+            Self::Server(
+                FaultClass::Spoilt
                     | FaultClass::SpoiltFence
                     | FaultClass::Denied
                     | FaultClass::DeniedInside
                     | FaultClass::Unforeseen,
-                ..
-            }
+                _
+            )
         )
     }
 
@@ -256,13 +239,10 @@ impl Fault {
             Self::Unknown(reason) | Self::NotAwaited(reason) => Vote::Unknown {
                 reason: Arc::clone(reason),
             },
-            Self::Server {
-                class: FaultClass::Unforeseen | FaultClass::DeniedInside,
-                error,
-            } => Vote::Unknown {
+            Self::Server(FaultClass::Unforeseen | FaultClass::DeniedInside, error) => Vote::Unknown {
                 reason: Arc::clone(error),
             },
-            Self::Server { error, .. } => Vote::Failed {
+            Self::Server(_, error) => Vote::Failed {
                 error: Arc::clone(error),
             },
         }

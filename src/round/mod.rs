@@ -428,7 +428,7 @@ impl Round {
             return answer;
         };
         let (sent, begun) = self.asked_at(node);
-        if METERED && matches!(answer, Ok(_) | Err(Fault::Server { .. })) {
+        if METERED && matches!(answer, Ok(_) | Err(Fault::Server(..))) {
             self.pool.slots[node].events.meters.answered(self.trace.op, sent);
         }
         let answer = answer.map_err(|fault| fault.inside(self.request.script));

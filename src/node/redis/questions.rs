@@ -20,15 +20,9 @@ pub(super) async fn ask(pipe: &Pipe, command: &Cmd) -> Result<Value, NodeError> 
 /// used. A command that it does not have was renamed, as a rule.
 pub(crate) fn judge(fault: Fault) -> NodeError {
     match fault {
-        Fault::Server {
-            class: FaultClass::Denied | FaultClass::LoggedOut,
-            error,
-        } => denied(&error),
-        Fault::Server {
-            class: FaultClass::Unforeseen,
-            error,
-        } if is_unknown_command(&error) => denied(&error),
-        Fault::Server { error, .. } => NodeError::NotReady(error.to_string()),
+        Fault::Server(FaultClass::Denied | FaultClass::LoggedOut, error) => denied(&error),
+        Fault::Server(FaultClass::Unforeseen, error) if is_unknown_command(&error) => denied(&error),
+        Fault::Server(_, error) => NodeError::NotReady(error.to_string()),
         // A call there will be reported as not sent, for this reason.
         Fault::NotSent(reason) => NodeError::Unavailable(reason.to_string()),
         other => NodeError::Unavailable(other.vote().to_string()),

@@ -78,7 +78,7 @@ async fn log_in_again(
             log::logged_in_again(&address.label);
             Refreshed::To(next)
         }
-        Err(Fault::Server { error, .. }) => Refreshed::Refused(error.to_string()),
+        Err(Fault::Server(_, error)) => Refreshed::Refused(error.to_string()),
         // Too much waits for its answers, which passes.
         Err(Fault::NotSent(reason)) if !pipe.is_closed() => Refreshed::Not(reason.to_string()),
         Err(_) => Refreshed::TooLate,

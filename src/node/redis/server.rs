@@ -286,7 +286,7 @@ async fn prepare(pipe: &Pipe) -> Result<(), NodeError> {
 pub(super) fn refuse(probed: Answer, loads: bool) -> Result<(), NodeError> {
     let denied = match probed {
         Ok(answer) => permissions::denied(&answer),
-        Err(Fault::Server { class, error }) if is_without_scripts(class, &error) && !loads => {
+        Err(Fault::Server(class, error)) if is_without_scripts(class, &error) && !loads => {
             let error = error.to_string();
             return Err(Unfit::NoScripts { error }.into());
         }

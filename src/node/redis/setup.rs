@@ -63,10 +63,7 @@ pub(super) async fn log_in(
 async fn select(pipe: &Pipe, db: i64) -> Result<(), NodeError> {
     let answer = pipe.ask(redis::cmd("SELECT").arg(db)).await;
     answer.map(drop).map_err(|fault| match fault {
-        Fault::Server {
-            class: FaultClass::Unforeseen,
-            error,
-        } => denied(&format_args!("SELECT {db}: {error}")),
+        Fault::Server(FaultClass::Unforeseen, error) => denied(&format_args!("SELECT {db}: {error}")),
         other => judge(other),
     })
 }
@@ -74,7 +71,7 @@ async fn select(pipe: &Pipe, db: i64) -> Result<(), NodeError> {
 /// Logs a new connection in by AUTH. Any error of the server is a refusal.
 async fn authenticate_first(pipe: &Pipe, login: &Login<'_>) -> Result<(), NodeError> {
     authenticate(pipe, login).await.map_err(|fault| match fault {
-        Fault::Server { error, .. } => denied(&error),
+        Fault::Server(_, error) => denied(&error),
         other => judge(other),
     })
 }
@@ -124,21 +121,18 @@ impl<'a> Login<'a> {
     /// Censors the answer to a command that carried the login: of an error that may contain a part of it only
     /// the code is left.
     fn without(&self, fault: Fault) -> Fault {
-        let Fault::Server { class, error } = fault else {
+        let Fault::Server(class, error) = fault else {
             return fault;
         };
         let (code, words) = error.split_once(' ').unwrap_or(("", &error));
         if !self.may_be_in(words) {
-            return Fault::Server { class, error };
+            return Fault::Server(class, error);
         }
         let known =
             !code.is_empty() && code.bytes().all(|byte| byte.is_ascii_uppercase()) && !self.may_be_in(code);
         let code = if known { code } else { "an error" };
         let error = format!("{code} (its text is left out, for it may repeat user or password)");
-        Fault::Server {
-            class,
-            error: error.into(),
-        }
+        Fault::Server(class, error.into())
     }
 
     fn may_be_in(&self, text: &str) -> bool {
@@ -168,13 +162,13 @@ fn hello() -> Cmd {
 /// answer just that. Valkey does from 9.1 on, in place of `unknown command`. After AUTH the same HELLO is
 /// understood.
 fn wants_auth_first(fault: &Fault) -> bool {
-    matches!(fault, Fault::Server { error, .. } if error.starts_with("NOAUTH"))
+    matches!(fault, Fault::Server(_, error) if error.starts_with("NOAUTH"))
 }
 
 /// Whether a server or a proxy does not know HELLO, or not this version of the protocol, as opposed to a
 /// refused login.
 fn speaks_no_resp3(fault: &Fault) -> bool {
-    let Fault::Server { error, .. } = fault else {
+    let Fault::Server(_, error) = fault else {
         return false;
     };
     if is_unknown_command(error) {
@@ -197,10 +191,7 @@ mod tests {
             password: Some(password),
             db: 0,
         };
-        let fault = Fault::Server {
-            class: FaultClass::Denied,
-            error: error.into(),
-        };
+        let fault = Fault::Server(FaultClass::Denied, error.into());
         judge(login.without(fault)).to_string()
     }
 

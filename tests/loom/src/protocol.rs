@@ -4,6 +4,7 @@
 pub(crate) mod node_set;
 
 pub(crate) mod fault {
+    use std::convert::Infallible;
     use std::sync::Arc;
 
     use redis::Value;
@@ -15,7 +16,8 @@ pub(crate) mod fault {
     pub(crate) enum Fault {
         NotSent(Arc<str>),
         Unknown(Arc<str>),
-        Server { error: Arc<str> },
+        /// The server of these tests refuses nothing.
+        Server(Infallible, Arc<str>),
     }
 
     impl Fault {

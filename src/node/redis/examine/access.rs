@@ -113,7 +113,7 @@ async fn dry_run(pipe: &Pipe, all: &[NeededCommand]) -> Option<Vec<DeniedCommand
                 denied.push(DeniedCommand::new(wanted.name, why));
             }
             // Redis before 7.0 does not have `ACL DRYRUN`.
-            Err(Fault::Server { class, error }) if class == FaultClass::Denied || is_unknown(&error) => {
+            Err(Fault::Server(class, error)) if class == FaultClass::Denied || is_unknown(&error) => {
                 return None;
             }
             // A command that the server does not have is not denied.
@@ -133,10 +133,9 @@ async fn by_running(pipe: &Pipe, all: &[NeededCommand]) -> Vec<DeniedCommand> {
         .iter()
         .zip(answers)
         .filter_map(|(wanted, answer)| match answer {
-            Err(Fault::Server {
-                class: FaultClass::Denied,
-                error,
-            }) => Some(DeniedCommand::new(wanted.name, Denial::by(&error))),
+            Err(Fault::Server(FaultClass::Denied, error)) => {
+                Some(DeniedCommand::new(wanted.name, Denial::by(&error)))
+            }
             _ => None,
         });
     denied.collect()

@@ -219,7 +219,7 @@ async fn an_error_before_the_first_call_answers_every_later_one() {
         line.pipe.send(b"late", reply);
         let answer = inbox.answer().await;
         assert!(
-            matches!(&answer, Err(Fault::Server { error, .. }) if **error == *REFUSAL),
+            matches!(&answer, Err(Fault::Server(_, error)) if **error == *REFUSAL),
             "{answer:?}"
         );
     }
@@ -256,7 +256,7 @@ async fn an_answer_that_came_before_a_write_failed_is_handed_out() {
     driver.await;
     let answer = inbox.answer().await;
     assert!(
-        matches!(&answer, Err(Fault::Server { error, .. }) if **error == *REFUSAL),
+        matches!(&answer, Err(Fault::Server(_, error)) if **error == *REFUSAL),
         "{answer:?}"
     );
 }
