@@ -12,7 +12,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::address::Address;
 use super::introduction::{Introduction, capabilities, identity};
 use super::pipeline::{Driver, Pipe};
-use super::questions::judge;
+use super::questions::{denied, judge};
 use super::refresh;
 use super::setup::{Login, log_in};
 use super::socket::{self, Stream};
@@ -284,28 +284,22 @@ async fn prepare(pipe: &Pipe) -> Result<(), NodeError> {
 /// Refuses a server that does not run the scripts' commands, by the result of the probe and by whether any
 /// script was loaded.
 pub(super) fn refuse(probed: Answer, loads: bool) -> Result<(), NodeError> {
-    let denied = match probed {
+    let lacking = match probed {
         Ok(answer) => permissions::denied(&answer),
         Err(Fault::Server(class, error)) if is_without_scripts(class, &error) && !loads => {
             let error = error.to_string();
             return Err(Unfit::NoScripts { error }.into());
         }
-        Err(Fault::Server {
-            class: FaultClass::Denied,
-            error,
-        }) if !loads => {
-            return Err(Unfit::Denied {
-                error: error.to_string(),
-            }
-            .into());
-        }
+        Err(Fault::Server(FaultClass::Denied, error)) if !loads => return Err(denied(&error)),
         Err(_) => Vec::new(),
     };
-    if denied.is_empty() {
+    if lacking.is_empty() {
         return Ok(());
     }
-    let error = format!("the user may not run {} in a script", denied.join(", "));
-    Err(Unfit::Denied { error }.into())
+    Err(denied(&format!(
+        "the user may not run {} in a script",
+        lacking.join(", ")
+    )))
 }
 
 /// Whether the error shows a server without Lua: without EVAL, or without the module for it.
