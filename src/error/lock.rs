@@ -7,7 +7,7 @@ use super::InvalidInput;
 use super::faq::Faq;
 use super::voteless::Voteless;
 use crate::time::rounded::Rounded;
-use crate::values::votes::Votes;
+use crate::values::votes::{Vote, Votes};
 
 /// Error of taking a lock.
 ///
@@ -69,7 +69,7 @@ pub enum LockError {
     /// Other owners hold the names, or several contenders got a part of the votes each. A key of the same name that is no
     /// lock, such as a list, is in the way as well: [`inspect`](crate::MultiLock::inspect) shows it as
     /// [`NodeState::Foreign`](crate::NodeState::Foreign).
-    #[error("held by {}{}, worth trying again in {}: {votes}", .holder.as_deref().unwrap_or("another"), in_brackets(.about.as_deref()), Rounded(*.retry_after))]
+    #[error("held by {}{}, worth trying again in {}{}: {votes}", .holder.as_deref().unwrap_or("another"), in_brackets(.about.as_deref()), Rounded(*.retry_after), if_here(.votes))]
     Contended {
         /// Label of a holder's client ([`client_label`](crate::MastersBuilder::client_label)), if a master
         /// knows it. `None` for other libraries' clients, and if the lock is no longer held.
@@ -143,6 +143,16 @@ pub enum LockError {
 
 fn in_brackets(text: Option<&String>) -> String {
     text.map(|text| format!(" ({text})")).unwrap_or_default()
+}
+
+/// Hint if these are the votes of a hold of this process, for a task behind it. Otherwise some master refuses.
+fn if_here(votes: &Votes) -> &'static str {
+    let is_refused = votes.iter().any(|node| matches!(node.vote, Vote::Refused { .. }));
+    if is_refused || votes.granted() == 0 {
+        ""
+    } else {
+        " (this process holds it; a task enters its own hold again by MultiLock::owner)"
+    }
 }
 
 fn because(last: Option<&LockError>) -> String {

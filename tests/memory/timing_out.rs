@@ -28,6 +28,9 @@ async fn refusal<M: multilock::Mode>(lock: &MultiLock<M>, wait: Duration) -> Loc
     lock.clone().wait(wait).lock().await.expect_err("held")
 }
 
+/// Hint for a task that waits for itself.
+const HINT: &str = "this process holds it; a task enters its own hold again by MultiLock::owner";
+
 /// The lock is held by `label` for about so long, and every error says so by its class.
 #[track_caller]
 fn assert_held(error: &LockError, label: &str, left: std::ops::Range<Duration>) {
@@ -55,6 +58,7 @@ async fn a_holder_of_its_own_process_is_named() {
             .contains("held by web-1, worth trying again in 24"),
         "{error}"
     );
+    assert!(error.to_string().contains(HINT), "{error}");
     let LockError::Contended { votes, .. } = cause(error) else {
         panic!("not contended");
     };
@@ -122,7 +126,9 @@ async fn behind_a_waiter_of_its_process_the_last_refusal_of_that_one_is_told() {
         async move { lock.lock().await }
     });
     settle().await;
-    assert_held(&refusal(&lock, ms(1000)).await, "web-2", ms(20_000)..ms(31_000));
+    let error = refusal(&lock, ms(1000)).await;
+    assert_held(&error, "web-2", ms(20_000)..ms(31_000));
+    assert!(!error.to_string().contains(HINT), "{error}");
     // In an outage the one in front is told of that, and so are those behind it.
     cluster.iter().take(2).for_each(Master::crash);
     sleep(ms(6000)).await;
