@@ -199,9 +199,9 @@ impl<S: Into<OsString>, V: Fn(&str) -> Option<S>> Variables<V> {
             }
             (list, None) => (
                 NODES,
-                "\"\"".into(),
+                if list.is_some() { "\"\"" } else { "not set" }.into(),
                 list.unwrap_or_default(),
-                "URLs separated by commas",
+                "URLs separated by commas, or MULTILOCK_NODES_FILE",
             ),
         };
         // A # inside a URL is not cut off, so that the URL is refused: if it were cut there, half a password

@@ -959,7 +959,7 @@ async fn from_the_environment() {
         (
             "MULTILOCK_NODES",
             "",
-            "MULTILOCK_NODES: \"\" is not allowed; allowed: URLs separated by commas (see https://docs.rs/multilock/latest/multilock/guide/faq/index.html#nodes)",
+            "MULTILOCK_NODES: not set is not allowed; allowed: URLs separated by commas, or MULTILOCK_NODES_FILE (see https://docs.rs/multilock/latest/multilock/guide/faq/index.html#nodes)",
         ),
         (
             "MULTILOCK_LEASE",

@@ -188,7 +188,7 @@ fn bad_variables_are_named() {
     for (variables, expected) in [
         (
             vec![],
-            "MULTILOCK_NODES: \"\" is not allowed; allowed: URLs separated by commas (see https://docs.rs/multilock/latest/multilock/guide/faq/index.html#nodes)",
+            "MULTILOCK_NODES: not set is not allowed; allowed: URLs separated by commas, or MULTILOCK_NODES_FILE (see https://docs.rs/multilock/latest/multilock/guide/faq/index.html#nodes)",
         ),
         (
             vec![(NODES_FILE, "/none")],
