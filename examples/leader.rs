@@ -54,7 +54,7 @@ async fn main() -> Result<()> {
     }
     for leader in leaders {
         if let Some(rounds) = leader.await?? {
-            println!("its last round was its {rounds}th");
+            println!("rounds in its last term: {rounds}");
         }
     }
     Ok(())

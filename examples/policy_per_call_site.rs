@@ -7,7 +7,7 @@
 //! ```text
 //! make cluster-up                       # redis://127.0.0.1:7401 … 7405, as in docker-compose.yml
 //! cargo run --example policy_per_call_site       # or MULTILOCK_NODES=url,url,url
-//! docker compose stop redis3
+//! docker compose -p multilock stop redis3
 //! cargo run --example policy_per_call_site
 //! ```
 

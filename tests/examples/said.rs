@@ -146,7 +146,7 @@ async fn there_are_three_terms() {
     let said = on_five("leader").await;
     assert_in_order(&said, &["term 1: ", "term 2: ", "term 3: "]);
     assert_eq!(said.matches(" leads, with token ").count(), 3, "{said}");
-    assert_eq!(count(&said, "its last round was its "), 1, "{said}");
+    assert_eq!(count(&said, "rounds in its last term: "), 1, "{said}");
 }
 
 #[tokio::test]

@@ -1,7 +1,9 @@
 //! One host. Start it on several:
 //!
 //! ```text
-//! make cluster-up && cargo run -p multilock-cron-example
+//! make cluster-up
+//! export MULTILOCK_NODES=redis://127.0.0.1:7401,redis://127.0.0.1:7402,redis://127.0.0.1:7403,redis://127.0.0.1:7404,redis://127.0.0.1:7405
+//! cargo run -p multilock-cron-example
 //! ```
 
 use std::time::Duration;
