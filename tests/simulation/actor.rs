@@ -167,7 +167,15 @@ impl Actor {
             began: 0,
         };
         let owner = Some((&self.me, if again { 1.0 } else { 0.5 }));
-        let mut lock = with_any_terms(plan, lock, &mut terms, owner, &mut text, rng);
+        let (mut lock, lease) = with_any_terms(plan, lock, &mut terms, owner, &mut text, rng);
+        terms.at_least = some_of(rng, lease.unwrap_or(plan.lease), kind);
+        if !terms.at_least.is_zero() {
+            lock = lock.at_least(terms.at_least);
+            let _ = write!(text, ", at least {:?}", terms.at_least);
+        } else if plan.sticky && kind != LockKind::Read && lease.is_none() {
+            lock = lock.sticky();
+            text += ", sticky";
+        }
         let op = self.world.next_op();
         terms.op = op;
         // It draws nothing, so that seeds stand for the same schedules as before.
@@ -271,7 +279,7 @@ impl Actor {
             let mut lock = masters.lock(name, policy).fenced(fenced);
             if has_own_terms {
                 let _ = write!(text, "; {name}");
-                lock = with_any_terms(plan, lock, terms, None, &mut text, &mut rng_terms);
+                (lock, _) = with_any_terms(plan, lock, terms, None, &mut text, &mut rng_terms);
             }
             Lock::of(lock, kind)
         };
@@ -623,7 +631,8 @@ impl Actor {
     }
 }
 
-/// Draws a lease, a least validity and the like for a lock. `owner` is who may take it, and how likely that is.
+/// Draws a lease and a least validity for a lock, and returns the lease, if it has one. `owner` is who may take it, and how
+/// likely that is.
 fn with_any_terms(
     plan: &ClientPlan,
     mut lock: MultiLock,
@@ -631,15 +640,16 @@ fn with_any_terms(
     owner: Option<(&Owner, f64)>,
     text: &mut String,
     rng: &mut StdRng,
-) -> MultiLock {
-    let (mut lease, mut may_stay) = (plan.lease, plan.sticky && terms.kind != LockKind::Read);
+) -> (MultiLock, Option<Duration>) {
+    let mut lease = None;
     if rng.random_bool(0.6) {
-        lease = plan.any_lease(rng);
-        lock = lock.lease(lease);
-        (terms.renews, may_stay) = (false, false);
-        let _ = write!(text, ", lease {lease:?}");
+        let drawn = plan.any_lease(rng);
+        lease = Some(drawn);
+        lock = lock.lease(drawn);
+        terms.renews = false;
+        let _ = write!(text, ", lease {drawn:?}");
     } else if rng.random_bool(0.1) {
-        lock = lock.max_hold(lease * 2);
+        lock = lock.max_hold(plan.lease * 2);
         terms.renews = false;
     }
     if let Some((owner, often)) = owner
@@ -648,20 +658,12 @@ fn with_any_terms(
         lock = lock.owner(owner);
     }
     if rng.random_bool(0.2) {
-        terms.min_validity = lease.mul_f64(pick(rng, &[0.3, 0.7, 0.95]));
+        let longest = lease.unwrap_or(plan.lease);
+        terms.min_validity = longest.mul_f64(pick(rng, &[0.3, 0.7, 0.95]));
         lock = lock.min_validity(terms.min_validity);
         let _ = write!(text, ", no less than {:?}", terms.min_validity);
     }
-    terms.at_least = some_of(rng, lease, terms.kind);
-    if !terms.at_least.is_zero() {
-        lock = lock.at_least(terms.at_least);
-        let _ = write!(text, ", at least {:?}", terms.at_least);
-    }
-    if may_stay && terms.at_least.is_zero() {
-        lock = lock.sticky();
-        *text += ", sticky";
-    }
-    lock
+    (lock, lease)
 }
 
 fn describe_extension(answer: Result<(), ExtendError>) -> String {
