@@ -141,7 +141,7 @@ async fn four_red_locks_of_each() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn four_multi_locks_of_each() {
     let mut grants = Vec::new();
-    for _ in 0..3 {
+    for _ in 0..6 {
         let [ours, theirs] = beside_multi_lock(SHORT, Pace::Java).await;
         if 4 * ours.grants > ours.grants + theirs.grants {
             return;
