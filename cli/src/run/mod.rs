@@ -243,7 +243,8 @@ fn notice(args: &RunArgs, masters: &MastersArgs) -> Result<Duration, Failure> {
     }
 }
 
-/// Runs some work until a signal ends it, and returns that signal as the error. A signal that stops the job stops the work, too.
+/// Runs some work until a signal ends it, and returns that signal as the error. A signal that stops the job stops the
+/// work, too.
 async fn interruptible<T>(signals: &mut Signals, work: impl Future<Output = T>) -> Result<T, Signal> {
     let mut work = pin!(work);
     loop {
