@@ -108,6 +108,8 @@ pub(crate) struct Plan {
     pub(crate) partitioned: bool,
     /// Whether masters' clocks step forward, by much more than a round trip, under clients that know them.
     pub(crate) steps: bool,
+    /// Parts per million by which each master's clock is faster than the clients'; none where all run alike.
+    pub(crate) rates: Vec<i32>,
     /// Which masters are late for a long time, and by how much.
     pub(crate) late: Option<Late>,
     /// Whether the record of a master is looked at with each vote.
@@ -244,6 +246,7 @@ impl Plan {
             candidates: 0,
             partitioned: false,
             steps: false,
+            rates: Vec::new(),
             late: None,
             strict: false,
             skew,
@@ -295,6 +298,10 @@ impl Plan {
         plan.partitioned = class != Class::Calm && rng_partitions.random_bool(0.125);
         let mut rng_steps = StdRng::seed_from_u64(seed ^ 0x57e9_5000);
         plan.steps = matches!(class, Class::Durable | Class::Stale) && rng_steps.random_bool(0.25);
+        let mut rng_rates = StdRng::seed_from_u64(seed ^ 0x2a7e_0001);
+        if rng_rates.random_bool(0.25) {
+            plan.rates = (0..plan.nodes).map(|_| draw_rate(&mut rng_rates)).collect();
+        }
         plan.late = rng.random_bool(0.25).then(|| Late::draw(&plan, &mut rng));
         plan.strict = StdRng::seed_from_u64(seed ^ 0x0057_121c).random_bool(0.25);
         plan
@@ -311,6 +318,15 @@ impl Plan {
         let own = self.each.get(place).cloned();
         own.unwrap_or_else(|| ClientPlan::plain(self))
     }
+}
+
+/// Most by which the rates of a master's clock and of a client's may differ, in parts per million: half a drift.
+pub(crate) const MOST_APART: i32 = 5_000;
+
+/// Draws the rate of a master's clock; often as far from a client's as it may be.
+fn draw_rate(rng: &mut StdRng) -> i32 {
+    let any = rng.random_range(-MOST_APART..=MOST_APART);
+    pick(rng, &[-MOST_APART, MOST_APART, any, 0])
 }
 
 pub(crate) fn ms_of(duration: Duration) -> u64 {

@@ -44,6 +44,7 @@ pub(crate) fn plan(class: Class, lease: Duration) -> Plan {
         candidates: 0,
         partitioned: false,
         steps: false,
+        rates: Vec::new(),
         late: None,
         strict: false,
         skew: Duration::ZERO,

@@ -66,6 +66,9 @@ impl World {
             let ahead = rng.random_range(0..=ms_of(plan.skew.min(MASTERS_APART)));
             master.set_clock_forward(Duration::from_millis(ahead));
         }
+        for (master, rate) in cluster.iter().zip(&plan.rates) {
+            master.set_clock_rate(*rate);
+        }
         let networks = (0..plan.clients).map(|_| Network::new(plan.nodes)).collect();
         let history = History::begin(plan.nodes, plan.max_lease, plan.longest_deadline());
         Arc::new(Self {

@@ -3,12 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::clock::NEVER;
 use super::{Keep, Master, MasterState};
 use crate::error::Unfit;
 use crate::sim::store::Store;
-
-/// A time that no test lives to see. With longer ones clocks overflow.
-const NEVER: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
 
 impl Master {
     /// Stops the process. Connections stay open, and no call is executed or answered until
@@ -244,17 +242,17 @@ impl Master {
     /// # Ok(()) }
     /// ```
     pub fn set_clock_forward(&self, by: Duration) {
-        self.step_clock(milliseconds(by.min(NEVER)));
+        self.change(|state| state.clock_offset.set_forward(by));
     }
 
     /// Sets its clock back.
     pub fn set_clock_back(&self, by: Duration) {
-        self.step_clock(-milliseconds(by.min(NEVER)));
+        self.change(|state| state.clock_offset.set_back(by));
     }
 
-    fn step_clock(&self, by: i64) {
-        let most = milliseconds(NEVER);
-        self.change(|state| state.ahead = (state.ahead + by).clamp(-most, most));
+    /// Makes its clock gain `ppm` microseconds in each second from now on. A negative number makes it lose them.
+    pub fn set_clock_rate(&self, ppm: i32) {
+        self.change(|state| state.clock_offset.set_rate(ppm));
     }
 
     /// Removes a key, as an evicting server does. Returns whether the key existed.
@@ -318,8 +316,4 @@ impl Master {
     pub fn deny_subscribe(&self, deny: bool) {
         self.change(|state| state.subscribe_denied = deny);
     }
-}
-
-fn milliseconds(duration: Duration) -> i64 {
-    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }

@@ -1,5 +1,6 @@
 //! One master in memory, with its faults and its inspection.
 
+mod clock;
 mod faults;
 mod inspection;
 mod state;
@@ -31,8 +32,8 @@ use crate::protocol::keys::SET;
 use crate::protocol::record::Record;
 use crate::values::master_set::MasterSet;
 
-/// Wall clock of the servers when a master is made, in ms since 1970.
-const EPOCH_MS: u64 = 1_700_000_000_000;
+/// Wall clock of the servers when a master is made, in microseconds since 1970.
+const EPOCH_US: u64 = 1_700_000_000_000_000;
 
 /// Time for which a new master has been in its set.
 const LONG_AGO_MS: u64 = 365 * 24 * 3600 * 1000;
@@ -400,8 +401,9 @@ impl Master {
 
     /// Wall clock of the master, in ms since 1970.
     fn clock_ms(&self, state: &MasterState) -> u64 {
-        let age = u64::try_from(self.inner.born.elapsed().as_millis()).unwrap_or(u64::MAX);
-        EPOCH_MS.saturating_add(age).saturating_add_signed(state.ahead)
+        let age_us = u64::try_from(self.inner.born.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let untouched_us = EPOCH_US.saturating_add(age_us);
+        untouched_us.saturating_add_signed(state.clock_offset.us()) / 1000
     }
 
     fn change(&self, change: impl FnOnce(&mut MasterState)) {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Weak;
 
+use super::clock::ClockOffset;
 use crate::error::Unfit;
 use crate::node::ChannelForm;
 use crate::sim::conditions::Conditions;
@@ -22,8 +23,7 @@ pub(super) struct MasterState {
     pub(super) runs: u64,
     /// Whether it is too late for the record of an old set, which the first client of a new master finds.
     pub(super) is_found: bool,
-    /// Time by which the master's clock is ahead of the other masters', in ms.
-    pub(super) ahead: i64,
+    pub(super) clock_offset: ClockOffset,
     /// Number of times that all connections were broken.
     pub(super) resets: u64,
     pub(super) store: Store,

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use multilock::Policy;
 use multilock::sim::Direction;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::ask::Ask;
 use crate::client_plan::ClientPlan;
-use crate::plan::ms;
-use crate::plan::{Class, Plan};
+use crate::plan::{Class, MOST_APART, Plan, ms};
 use crate::scene::{Scene, plan, settle};
 
 const LEASE: Duration = ms(3000);
@@ -68,6 +68,36 @@ async fn a_step_after_silence() {
 #[tokio::test(start_paused = true)]
 async fn small_steps_add_up() {
     meet_where_the_clock_steps(ms(1000), 5, ms(10)).await;
+}
+
+/// Keys end earlier on clocks that gain as much as they may, and later than the hold.
+#[tokio::test(start_paused = true)]
+async fn clocks_that_run_fast() {
+    let lease = Duration::from_secs(30);
+    let mut plan = longest(lease);
+    plan.rates = vec![MOST_APART; plan.nodes];
+    let scene = Scene::open(plan).await;
+    let mine = scene.lock(0, Ask::new().lease(lease)).await;
+    assert!(mine.is_some(), "all three grant");
+    sleep(lease - ms(1000)).await;
+    insist(&scene, 1, ms(1000)).await;
+    scene.leave(0, mine).await;
+    scene.end().await;
+}
+
+/// The clocks of a client and of a master differ by as much as clocks that ntpd keeps. The client was idle for a day.
+#[tokio::test(start_paused = true)]
+async fn clocks_of_an_ordinary_host_do_not_step() {
+    let mut plan = longest(Duration::from_secs(30));
+    plan.rates = vec![500, -500, 0];
+    let scene = Scene::open(plan).await;
+    for idle in [ms(1000), Duration::from_secs(60), Duration::from_secs(86_400)] {
+        sleep(idle).await;
+        let mine = scene.lock(0, Ask::new().policy(Policy::MultiLock)).await;
+        assert!(mine.is_some(), "all three have a vote after {idle:?}");
+        scene.leave(0, mine).await;
+    }
+    scene.end().await;
 }
 
 /// The first client holds by a lease of 30 s. The second one leaves more of its own leases untrusted, and heard

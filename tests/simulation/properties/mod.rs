@@ -41,17 +41,25 @@ pub(crate) struct Violation {
 pub(crate) struct Case<'a> {
     pub(crate) class: Class,
     pub(crate) record: &'a Record,
+    /// As [`Plan::rates`].
+    pub(crate) rates: &'a [i32],
 }
 
 impl<'a> Case<'a> {
-    /// By how much a master's clock slipped between two places of the record: its keys end so much earlier.
+    /// By how much a master's clock slipped or ran ahead between two places of the record: its keys end so much earlier.
     fn slipped(&self, master: usize, from: usize, to: usize) -> Duration {
-        let between = self.record.events[from..to].iter();
+        let events = &self.record.events;
+        let between = events[from..to].iter();
         let slips = between.filter_map(|event| match &event.kind {
             Kind::Slipped { master: at, by } if *at == master => Some(*by),
             _ => None,
         });
-        slips.sum()
+        let slipped: Duration = slips.sum();
+        let passed = events[to].at - events[from].at;
+        match self.rates.get(master) {
+            Some(&rate) if rate > 0 => slipped + passed * rate.unsigned_abs() / 1_000_000 + ROUNDED,
+            _ => slipped,
+        }
     }
 
     /// Owners that an operator forced out, and owners with keys that were deleted behind their back. Each has the place
@@ -80,6 +88,9 @@ impl<'a> Case<'a> {
         forced
     }
 }
+
+/// Largest difference between times that masters give in whole milliseconds.
+const ROUNDED: Duration = Duration::from_millis(1);
 
 type Check = fn(&Case<'_>) -> Option<(String, Vec<usize>)>;
 
@@ -111,7 +122,11 @@ pub(crate) fn judge(plan: &Plan, record: &Record) -> Vec<Violation> {
 /// The same, and how much the linearizability checker had to judge.
 pub(crate) fn judge_counting(plan: &Plan, record: &Record) -> (Vec<Violation>, Figures) {
     let class = plan.class;
-    let case = Case { class, record };
+    let case = Case {
+        class,
+        record,
+        rates: &plan.rates,
+    };
     if let Some((what, events)) = calm::check(&case) {
         // The rest of the run is not in the record.
         let violation = Violation {

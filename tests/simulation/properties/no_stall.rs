@@ -2,7 +2,7 @@
 //!
 //! Source: the guarantees on waiting. Needs masters that answer and have a vote, so it is judged after the faults, when
 //! every client asks for every name at once. The time counts from the end of the last hold. A master that has forgotten, or
-//! whose clock was set forward, may have no vote for the longest lease.
+//! whose clock was set forward or runs off, may have no vote for the longest lease.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,6 +18,10 @@ const BY_ITSELF: Duration = Duration::from_secs(5);
 /// From one turn to the next: some rounds, each with as much delay as there is between clients and masters, and far
 /// less than any timer of a waiter.
 const HAND_OFF: Duration = Duration::from_millis(500);
+
+/// Rate of an undisturbed clock against a client's, in parts per million. A client that was idle for longer than a lease
+/// takes what is beyond it as a step.
+const UNDISTURBED: u32 = 500;
 
 /// Longest pause of a waiter that cannot win because votes are missing.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -83,7 +87,8 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
         // A client that was idle since then notices it only now.
         kind => kind.stepped().is_some(),
     };
-    let some_are_doubted = events.iter().any(|event| shakes(&event.kind));
+    let runs_off = case.rates.iter().any(|rate| rate.unsigned_abs() > UNDISTURBED);
+    let some_are_doubted = runs_off || events.iter().any(|event| shakes(&event.kind));
     let doubt = some_are_doubted.then_some(case.record.longest_lease + PAUSE);
     let within = HAND_OFF + doubt.unwrap_or_default();
     let kept = kept_until(events);

@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::Case;
+use super::{Case, ROUNDED};
 use crate::history::{Kind, Stored};
 
 pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
@@ -60,9 +60,6 @@ pub(crate) fn check(case: &Case<'_>) -> Option<(String, Vec<usize>)> {
     }
     None
 }
-
-/// Largest difference between times that masters give in whole milliseconds.
-const ROUNDED: Duration = Duration::from_millis(1);
 
 fn alone(key: &Stored, now: Duration) -> Option<&'static str> {
     if key.mode.as_deref() == Some("read") {
