@@ -20,8 +20,7 @@ pub(crate) async fn force_release(args: &ForceArgs, masters: &Masters, voice: Vo
     if let Some(other) = seen.iter().find(|name| !meant.has(name)) {
         let (state, holds) = (describe(other, POLICY), seen_on(other));
         let unmet = meant.unmet(other);
-        let message =
-            format_args!("{state}{holds}: nothing was taken away, as no holder of it matches {unmet}");
+        let message = format!("{state}{holds}: nothing was taken away, as no holder of it matches {unmet}");
         return Err(Failure::new(exit::FREE, message));
     }
     let mut states: Vec<String> = seen.iter().map(|name| describe(name, POLICY)).collect();
