@@ -14,7 +14,7 @@ use crate::masters::config::{Config, Quarantine, Rounds};
 use crate::masters::connecting::until_connected;
 use crate::masters::namespace::Namespace;
 use crate::masters::node_options::Node;
-use crate::node::{Address, Endpoint, POOL, Server, Tls, TlsFiles};
+use crate::node::{Address, Endpoint, Lookup, POOL, Server, Tls, TlsFiles};
 use crate::round::pool::Pool;
 use crate::time::clock::Clock;
 use crate::time::random::Random;
@@ -485,6 +485,7 @@ impl MastersBuilder {
             let shared = shared.filter(|_| address.is_tls()).cloned();
             Server {
                 address,
+                lookup: Lookup::default(),
                 credentials: node.credentials,
                 tls: node.tls.or_else(|| shared.map(Tls::with_sessions_of_its_own)),
                 connect_timeout: self.config.connect_timeout,

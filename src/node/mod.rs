@@ -32,6 +32,7 @@ use tokio_util::task::AbortOnDropHandle;
 pub(crate) use self::redis::address::{Address, NodeUrl};
 pub(crate) use self::redis::examine::Examined;
 pub(crate) use self::redis::examine::POOL;
+pub(crate) use self::redis::lookup::Lookup;
 #[cfg(fuzzing)]
 pub(crate) use self::redis::resp::{Search as ReplySearch, first as first_reply};
 pub(crate) use self::redis::server::Server;

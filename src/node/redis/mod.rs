@@ -5,6 +5,7 @@ pub(super) mod address;
 pub(super) mod examine;
 mod info;
 mod introduction;
+pub(super) mod lookup;
 mod pipeline;
 pub(crate) mod questions;
 mod refresh;

@@ -11,6 +11,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::address::Address;
 use super::introduction::{Introduction, capabilities, identity};
+use super::lookup::Lookup;
 use super::pipeline::{Driver, Pipe};
 use super::questions::{denied, judge};
 use super::refresh;
@@ -29,6 +30,7 @@ use crate::protocol::{calls, permissions};
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
     pub(crate) address: Address,
+    pub(crate) lookup: Lookup,
     /// Provider of the login, in place of the URL.
     pub(crate) credentials: Option<Provider>,
     /// TLS, for an address that uses it.
@@ -165,7 +167,8 @@ impl Server {
     }
 
     pub(super) async fn open(&self) -> Result<Box<dyn Stream>, NodeError> {
-        socket::open(self.address.info.addr(), self.tls.as_ref(), self.connect_timeout)
+        let (address, tls) = (self.address.info.addr(), self.tls.as_ref());
+        socket::open(address, &self.lookup, tls, self.connect_timeout)
             .await
             .map_err(|error| NodeError::Unavailable(error.to_string()))
     }

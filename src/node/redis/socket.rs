@@ -8,10 +8,11 @@ use futures::future::select_ok;
 use redis::ConnectionAddr;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::TcpStream;
 #[cfg(feature = "rustls")]
 use tokio::time::{Instant, timeout_at};
 
+use super::lookup::Lookup;
 use super::tls::Tls;
 
 /// Time without a byte after which the kernel asks whether the peer is there.
@@ -20,9 +21,9 @@ const KEEPALIVE: Duration = Duration::from_secs(10);
 /// after the last byte.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Part of the connect timeout in which a TLS handshake has to be done.
-#[cfg(feature = "rustls")]
-const HANDSHAKE: f64 = 0.9;
+/// Part of the connect timeout in which a name has to be looked up and a TLS handshake has to be done. They end before the
+/// time-out of the whole set-up, whose error does not show how far it came.
+const EARLIER: f64 = 0.9;
 
 /// Error of a handshake that failed as with a server without TLS.
 #[cfg(feature = "rustls")]
@@ -39,17 +40,21 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
 pub(super) async fn open(
     address: &ConnectionAddr,
+    lookup: &Lookup,
     tls: Option<&Tls>,
     timeout: Duration,
 ) -> io::Result<Box<dyn Stream>> {
+    let within = timeout.mul_f64(EARLIER);
     match (address, tls) {
-        (ConnectionAddr::Tcp(host, port), None) => Ok(Box::new(tcp(host, *port, timeout).await?)),
+        (ConnectionAddr::Tcp(host, port), None) => {
+            let addresses = lookup.addresses(host, *port, within).await?;
+            Ok(Box::new(tcp(addresses, timeout).await?))
+        }
         #[cfg(feature = "rustls")]
         (ConnectionAddr::TcpTls { host, port, .. }, Some(tls)) => {
-            // The handshake ends before the time-out of the whole set-up: the error of the set-up does not show how
-            // far it came.
-            let end = Instant::now() + timeout.mul_f64(HANDSHAKE);
-            let stream = tcp(host, *port, timeout).await?;
+            let end = Instant::now() + within;
+            let addresses = lookup.addresses(host, *port, within).await?;
+            let stream = tcp(addresses, timeout).await?;
             let shaken = timeout_at(end, tls.handshake(host, stream)).await;
             Ok(Box::new(
                 shaken.unwrap_or_else(|_| Err(without_tls("no answer")))?,
@@ -64,15 +69,11 @@ pub(super) async fn open(
     }
 }
 
-/// Connects. The host's name is looked up each time.
-async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
-    first_of(lookup_host((host, port)).await?).await
-}
-
 /// Connects to the first address that answers, as the client library does. A dead address, often the IPv6
 /// one, does not use up the time.
-async fn first_of(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<TcpStream> {
+async fn first_of(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
     let attempts: Vec<_> = addresses
+        .into_iter()
         .map(|address| Box::pin(TcpStream::connect(address)))
         .collect();
     if attempts.is_empty() {
@@ -81,8 +82,8 @@ async fn first_of(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<Tcp
     select_ok(attempts).await.map(|(stream, _)| stream)
 }
 
-async fn tcp(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream> {
-    let stream = connect(host, port).await?;
+async fn tcp(addresses: Vec<SocketAddr>, timeout: Duration) -> io::Result<TcpStream> {
+    let stream = first_of(addresses).await?;
     // Without this option a second command waits for the first one's acknowledgement.
     stream.set_nodelay(true)?;
     let socket = SockRef::from(&stream);
@@ -115,9 +116,12 @@ mod tests {
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let port = free.local_addr().expect("bound").port();
         drop(free);
-        let refused = connect("localhost", port).await.expect_err("nobody listens");
+        let lookup = Lookup::default();
+        let addresses = lookup.addresses("localhost", port, Duration::from_secs(10));
+        let addresses = addresses.await.expect("a known name");
+        let refused = first_of(addresses).await.expect_err("nobody listens");
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
-        let none = first_of(std::iter::empty()).await.expect_err("no address");
+        let none = first_of(Vec::new()).await.expect_err("no address");
         assert_eq!(none.kind(), io::ErrorKind::NotFound);
     }
 
@@ -137,7 +141,7 @@ mod tests {
         }
         let live = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let live = live.local_addr().map(|address| (live, address)).expect("bound");
-        let connecting = first_of([silent, live.1].into_iter());
+        let connecting = first_of(vec![silent, live.1]);
         let connected = timeout(Duration::from_secs(10), connecting).await;
         let stream = connected.expect("in time").expect("the second answers");
         assert_eq!(stream.peer_addr().expect("connected"), live.1);

@@ -59,6 +59,7 @@ async fn connect_at(url: String, predecessor: Option<&Peer>) -> Result<Peer, Nod
 fn server_at(url: String) -> Server {
     Server {
         address: NodeUrl::new(url).parse(1).expect("a URL"),
+        lookup: Lookup::default(),
         credentials: None,
         tls: None,
         connect_timeout: Duration::from_secs(5),
