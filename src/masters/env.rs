@@ -33,7 +33,7 @@ impl Masters {
     ///   it changes, live connections log in again (see [`Node::credentials`](crate::Node::credentials)).
     /// - `MULTILOCK_TLS_CA_FILE`: trusted authorities in place of the platform's, in PEM;
     ///   `MULTILOCK_TLS_CERT_FILE` and `MULTILOCK_TLS_KEY_FILE`: certificate of the client, and its key. For
-    ///   every `rediss://` URL; read once.
+    ///   every `rediss://` URL. Files that have changed are read again for the next connection.
     /// - `MULTILOCK_LEASE`, `MULTILOCK_FOR_TESTS` (see [`MastersBuilder::for_tests`]), `MULTILOCK_MAX_HOLD`,
     ///   `MULTILOCK_NODE_TIMEOUT`, `MULTILOCK_CONNECT_TIMEOUT` (such as `30s` or `50ms`),
     ///   `MULTILOCK_DRIFT_FACTOR` (such as `0.01`), `MULTILOCK_NAMESPACE`, `MULTILOCK_CLIENT_LABEL`,

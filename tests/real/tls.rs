@@ -1,17 +1,18 @@
 //! TLS: the authorities that a client trusts, its own certificate, resumed sessions, and the cost of many handshakes.
 
+use std::fs;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::support::{
-    Authority, Keep, PATIENT, Server, held_everywhere, in_a_child, is_child, patient, until,
+    Authority, Keep, PATIENT, Server, WITHIN, held_everywhere, in_a_child, is_child, patient, until,
 };
 use futures::future::join_all;
 use multilock::rustls::crypto::ring;
 use multilock::rustls::pki_types::pem::PemObject;
 use multilock::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use multilock::rustls::{ClientConfig, RootCertStore};
-use multilock::{ConnectError, Masters, Node, Unlocked};
+use multilock::{ConnectError, Masters, MastersBuilder, Node, Unlocked};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 use tracing::field::{Field, Visit};
@@ -210,6 +211,42 @@ async fn a_private_authority_and_client_certificates() {
         );
     }
     assert_used(&servers, 2).await;
+}
+
+/// Servers and clients move to another authority one by one, as when certificates are rotated.
+#[tokio::test]
+async fn certificates_that_are_replaced_are_read_again() {
+    if !is_child() {
+        return in_a_child("tls::certificates_that_are_replaced_are_read_again", &[]).await;
+    }
+    ring::default_provider().install_default().expect("the first one");
+    let (ours, next) = (Authority::new(), Authority::new());
+    let servers = ours.servers(1, "yes").await;
+    let variable = |name: &str| match name {
+        "MULTILOCK_NODES" => Some(urls(&servers, "localhost")),
+        "MULTILOCK_NODE_TIMEOUT" | "MULTILOCK_CONNECT_TIMEOUT" => Some("5s".into()),
+        "MULTILOCK_QUARANTINE" => Some("off".into()),
+        "MULTILOCK_TLS_CA_FILE" => Some(ours.path("ca.pem")),
+        "MULTILOCK_TLS_CERT_FILE" => Some(ours.path("client.pem")),
+        "MULTILOCK_TLS_KEY_FILE" => Some(ours.path("client-key.pem")),
+        _ => None,
+    };
+    let builder = MastersBuilder::from_variables(variable).expect("options");
+    let masters = builder.connect().await.expect("masters that can be used");
+    works(&masters).await;
+    let replace = |file| fs::copy(next.file(file), ours.file(file)).expect("a file");
+    // The certificate without its key is of no use: the last pair is kept.
+    replace("client.pem");
+    end_connections(&servers).await;
+    let lock = masters.red_lock("a").wait(WITHIN);
+    let guard = lock.lock().await.expect("let in with the last pair");
+    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+    for file in ["client-key.pem", "ca.pem", "cert.pem", "key.pem"] {
+        replace(file);
+    }
+    servers[0].restart(Keep::Data).await;
+    let guard = lock.lock().await.expect("trusted, and let in with the new pair");
+    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
 }
 
 /// The kinds of the handshakes that were logged in this thread.

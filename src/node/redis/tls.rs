@@ -52,7 +52,10 @@ impl TlsFiles {
 #[derive(Clone)]
 pub(crate) struct Tls {
     #[cfg(feature = "rustls")]
-    config: std::sync::Arc<tokio_rustls::rustls::ClientConfig>,
+    config: std::sync::Arc<parking_lot::Mutex<with_rustls::Loaded>>,
+    /// None are named for an application's own configuration, and for the platform's authorities.
+    #[cfg(feature = "rustls")]
+    files: TlsFiles,
 }
 
 /// Shows nothing of the configuration: it may hold a key.
@@ -84,7 +87,9 @@ mod with_rustls {
     use std::io;
     use std::path::Path;
     use std::sync::Arc;
+    use std::time::SystemTime;
 
+    use parking_lot::Mutex;
     use tokio::net::TcpStream;
     use tokio::task::spawn_blocking;
     use tokio_rustls::TlsConnector;
@@ -103,16 +108,40 @@ mod with_rustls {
     /// Number of sessions that are stored for one master: a server hands out two per connection.
     const SESSIONS: usize = 4;
 
+    /// Times at which the files were changed.
+    type Changed = [Option<SystemTime>; 3];
+
+    /// Configuration, and the times of its files when they were read.
+    #[derive(Clone)]
+    pub(super) struct Loaded {
+        rustls: Arc<ClientConfig>,
+        changed: Changed,
+    }
+
+    impl TlsFiles {
+        fn changed(&self) -> Changed {
+            let changed = |file: &Path| file.metadata()?.modified();
+            [&self.ca, &self.cert, &self.key].map(|file| changed(file.as_deref()?).ok())
+        }
+    }
+
     impl Tls {
         /// Uses the application's configuration.
         pub(crate) fn new(config: Arc<ClientConfig>) -> Self {
-            Self { config }
+            Self::of(config, Changed::default(), TlsFiles::default())
+        }
+
+        fn of(rustls: Arc<ClientConfig>, changed: Changed, files: TlsFiles) -> Self {
+            let config = Arc::new(Mutex::new(Loaded { rustls, changed }));
+            Self { config, files }
         }
 
         /// Uses the files, or else the authorities that the platform trusts. Blocks for the milliseconds of
         /// reading.
         pub(crate) fn read(files: &TlsFiles) -> Result<Self, InvalidInput> {
-            Ok(Self::new(Arc::new(configure(files)?)))
+            // A change while they are read is noticed by the next connection.
+            let changed = files.changed();
+            Ok(Self::of(Arc::new(configure(files)?), changed, files.clone()))
         }
 
         /// Reads the files as [`Self::read`] does, off the runtime's threads.
@@ -130,9 +159,25 @@ mod with_rustls {
         /// Gives one master its own sessions. Sessions are found by the host's name, and several masters on
         /// different ports may share the name.
         pub(crate) fn with_sessions_of_its_own(self) -> Self {
-            let mut config = (*self.config).clone();
+            let Loaded { rustls, changed } = self.config.lock().clone();
+            let mut config = (*rustls).clone();
             config.resumption = Resumption::in_memory_sessions(SESSIONS);
-            Self::new(Arc::new(config))
+            Self::of(Arc::new(config), changed, self.files)
+        }
+
+        /// Configuration of the next connection. Files that have changed are read again. While they cannot be used, because
+        /// they are being replaced, the last configuration is kept.
+        pub(super) async fn current(&self) -> Arc<ClientConfig> {
+            let last = self.config.lock().clone();
+            if last.changed == self.files.changed() {
+                return last.rustls;
+            }
+            let Ok(fresh) = Self::load(self.files.clone()).await else {
+                return last.rustls;
+            };
+            let fresh = fresh.with_sessions_of_its_own().config.lock().clone();
+            *self.config.lock() = fresh.clone();
+            fresh.rustls
         }
 
         pub(crate) async fn handshake(
@@ -141,7 +186,7 @@ mod with_rustls {
             stream: TcpStream,
         ) -> io::Result<TlsStream<TcpStream>> {
             let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
-            let connector = TlsConnector::from(Arc::clone(&self.config));
+            let connector = TlsConnector::from(self.current().await);
             let stream = connector.connect(name, stream).await.map_err(explained)?;
             let kind = stream.get_ref().1.handshake_kind();
             log::tls_established(host, &kind);
