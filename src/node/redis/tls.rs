@@ -87,8 +87,9 @@ mod with_rustls {
     use std::io;
     use std::path::Path;
     use std::sync::Arc;
-    use std::time::SystemTime;
+    use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+    use humantime::format_rfc3339_seconds;
     use parking_lot::Mutex;
     use tokio::net::TcpStream;
     use tokio::task::spawn_blocking;
@@ -97,7 +98,7 @@ mod with_rustls {
     use tokio_rustls::rustls::client::Resumption;
     use tokio_rustls::rustls::crypto::CryptoProvider;
     use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
-    use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+    use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
     use tokio_rustls::rustls::{CertificateError, ClientConfig, Error, RootCertStore};
 
     use super::super::socket::without_tls;
@@ -215,12 +216,14 @@ mod with_rustls {
     /// Describes a certificate that is not valid now. The library's words have the present time, so each attempt would have
     /// another reason.
     fn out_of_date(invalid: &CertificateError) -> Option<String> {
+        // A certificate has years of four digits, as this format has.
+        let at = |time: &UnixTime| format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(time.as_secs()));
         match invalid {
             CertificateError::ExpiredContext { not_after, .. } => {
-                Some(format!("expired at {} (UNIX)", not_after.as_secs()))
+                Some(format!("expired at {}", at(not_after)))
             }
             CertificateError::NotValidYetContext { not_before, .. } => {
-                Some(format!("not valid before {} (UNIX)", not_before.as_secs()))
+                Some(format!("not valid before {}", at(not_before)))
             }
             _ => None,
         }
