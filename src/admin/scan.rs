@@ -7,14 +7,19 @@ use futures::future::join_all;
 
 use crate::error::LockError;
 use crate::protocol::calls;
+use crate::protocol::command::Request;
+use crate::protocol::fault::Fault;
 use crate::protocol::keys::{self, Listed};
 use crate::protocol::node_set::NodeSet;
 use crate::protocol::reply::{self, Reply};
 use crate::protocol::tally::{Outcome, Tally};
 use crate::round::pool::Pool;
-use crate::round::{Round, Trust};
+use crate::round::{NodeAnswer, Round, Trust};
 use crate::values::policy::Policy;
 use crate::values::votes::Vote;
+
+/// Attempts for a page. A busy master has a late answer now and then, and a long list has hundreds of pages.
+const ATTEMPTS: usize = 5;
 
 /// Names of the namespace that match a pattern, with the namespace, on any master. Fails if too few masters for a
 /// majority report all that they have.
@@ -54,8 +59,7 @@ async fn names_on(pool: &Arc<Pool>, node: usize, pattern: &str) -> Result<Vec<St
         let (mut cursor, pattern) = (String::from("0"), listed.pattern(pattern));
         loop {
             let request = calls::list(&cursor, &pattern, listed);
-            let mut round = Round::begin(pool, &request, Trust::All, NodeSet::one(node));
-            let (_, answer) = round.next().await.ok_or(Vote::Pending)?;
+            let (_, answer) = page(pool, node, &request).await.ok_or(Vote::Pending)?;
             let (next, keys) = reply::listed(answer)?;
             names.extend(
                 keys.iter()
@@ -69,4 +73,16 @@ async fn names_on(pool: &Arc<Pool>, node: usize, pattern: &str) -> Result<Vec<St
         }
     }
     Ok(names)
+}
+
+/// One master's answer to a request that may be sent again.
+async fn page(pool: &Arc<Pool>, node: usize, request: &Arc<Request>) -> Option<NodeAnswer> {
+    let mut attempt = 1;
+    loop {
+        let mut round = Round::begin(pool, request, Trust::All, NodeSet::one(node));
+        match round.next().await {
+            Some((_, Err(Fault::Late { .. }))) if attempt < ATTEMPTS => attempt += 1,
+            answer => return answer,
+        }
+    }
 }

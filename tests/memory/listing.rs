@@ -159,6 +159,23 @@ async fn a_minority_does_not_list() {
     );
 }
 
+/// A long list has hundreds of pages. One that is late would otherwise leave a master out.
+#[tokio::test(start_paused = true)]
+async fn a_page_that_is_late_is_asked_for_again() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let _guard = masters.red_lock("a").lock().await.expect("free");
+    for number in 0..2 {
+        cluster.master(number).freeze();
+    }
+    let listing = tokio::spawn(async move { names(&masters, "*").await });
+    sleep(ms(80)).await;
+    for number in 0..2 {
+        cluster.master(number).thaw();
+    }
+    assert_eq!(listing.await.expect("no panic"), ["a"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn masters_that_deny_it_are_told_from_those_out_of_reach() {
     let cluster = Cluster::new(3);
