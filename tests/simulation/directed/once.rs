@@ -19,15 +19,17 @@ const KEEP: Duration = ms(60_000);
 const TIMEOUT: Duration = ms(50);
 
 async fn connect(cluster: &Cluster, label: &str) -> Masters {
-    connect_by(cluster, Masters::builder().client_label(label)).await
+    connect_by(cluster, label, Masters::builder()).await
 }
 
-async fn connect_by(cluster: &Cluster, builder: MastersBuilder) -> Masters {
-    let builder = builder.quarantine(Quarantine::Off).lease(LEASE);
-    cluster
-        .connect_as(&Client::new(), builder)
-        .await
-        .expect("connects")
+/// Connects a client whose random pauses are the same in each run.
+async fn connect_by(cluster: &Cluster, label: &str, builder: MastersBuilder) -> Masters {
+    let client = Client::new().seed(label.bytes().map(u64::from).sum());
+    let builder = builder
+        .client_label(label)
+        .quarantine(Quarantine::Off)
+        .lease(LEASE);
+    cluster.connect_as(&client, builder).await.expect("connects")
 }
 
 async fn connect_over(cluster: &Cluster, network: &Network) -> Masters {
@@ -80,9 +82,9 @@ fn is_done(outcome: (Result<Once<u32>, OnceError<&'static str>>, u32), is_confir
 #[tokio::test(start_paused = true)]
 async fn a_job_that_is_done_costs_no_master_its_vote() {
     let cluster = Cluster::new(3);
-    let strict = |label| Masters::builder().client_label(label).strict(true);
-    let one = connect_by(&cluster, strict("one")).await;
-    let other = connect_by(&cluster, strict("other")).await;
+    let strict = || Masters::builder().strict(true);
+    let one = connect_by(&cluster, "one", strict()).await;
+    let other = connect_by(&cluster, "other", strict()).await;
     assert_eq!(run(&one).await, (Ok(Once::Ran(7)), 1));
     for masters in [&one, &other] {
         is_done(run(masters).await, true, "one");
@@ -552,7 +554,7 @@ async fn of_many_in_a_process_one_does_it() {
 #[tokio::test(start_paused = true)]
 async fn of_many_one_does_it() {
     let cluster = Cluster::new(3);
-    let (one, other) = (connect(&cluster, "one").await, connect(&cluster, "one").await);
+    let (one, other) = (connect(&cluster, "one").await, connect(&cluster, "other").await);
     let begun = Instant::now();
     let all = (0..20).map(|number| {
         let masters = if number % 2 == 0 {

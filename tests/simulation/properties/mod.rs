@@ -55,7 +55,7 @@ impl<'a> Case<'a> {
             _ => None,
         });
         let slipped: Duration = slips.sum();
-        let passed = events[to].at - events[from].at;
+        let passed = events[to].at.saturating_sub(events[from].at);
         match self.rates.get(master) {
             Some(&rate) if rate > 0 => slipped + passed * rate.unsigned_abs() / 1_000_000 + ROUNDED,
             _ => slipped,
