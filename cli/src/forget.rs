@@ -18,7 +18,13 @@ pub(crate) async fn forget_done(args: &ForgetArgs, masters: &Masters) -> Result<
         // Any time will do: the mark is forgotten, not asked for.
         let job = masters.red_lock(name.as_str()).once(Duration::from_secs(1));
         let forgotten = job.forget().await;
-        forgotten.map_err(|error| unanswered(error, masters, Policy::MultiLock))?;
+        forgotten.map_err(|error| {
+            let failure = unanswered(error, masters, Policy::MultiLock);
+            Failure::new(
+                failure.code,
+                format!("{name}: not forgotten on all masters: {}", failure.message),
+            )
+        })?;
         print(&format!("{name}: forgotten on all masters\n"))?;
     }
     Ok(0)

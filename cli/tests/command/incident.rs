@@ -156,7 +156,9 @@ async fn masters_that_are_unfit_are_told_as_such() {
     let forget = ask(&servers, &["forget-done", "a", "--yes"]).await;
     assert_eq!(forget.code, Some(78), "every master must answer: {forget:?}");
     assert!(
-        forget.stderr.contains(": answered; ") && !forget.stderr.contains("granted"),
+        forget.stderr.contains("a: not forgotten on all masters: ")
+            && forget.stderr.contains(": answered; ")
+            && !forget.stderr.contains("granted"),
         "{forget:?}"
     );
     // Two of three.
