@@ -116,11 +116,18 @@ impl ClientPlan {
             lease,
             max_lease,
             node_timeout: ms(pick(rng, &[20, 20, 50, 50, 80])),
-            rounds: pick(rng, &[Rounds::All, Rounds::Thrifty]),
-            // Some are with it and some without; it draws nothing, so that seeds stand for the same schedules as before.
+            rounds: match pick(rng, &[Rounds::All, Rounds::Thrifty]) {
+                // From here to the drift nothing is drawn, so that seeds stand for the same schedules as before.
+                Rounds::Thrifty if ms_of(lease).is_multiple_of(5) => Rounds::Adaptive,
+                rounds => rounds,
+            },
             beside_redisson: ms_of(lease).is_multiple_of(2),
             sticky: !ms_of(lease).is_multiple_of(3),
-            drift_factor: 0.01,
+            drift_factor: if ms_of(lease).is_multiple_of(7) {
+                0.05
+            } else {
+                0.01
+            },
             masters,
             policies: pick(
                 rng,
