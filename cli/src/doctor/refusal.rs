@@ -30,6 +30,10 @@ fn of(reason: &Unfit) -> Finding {
     let (code, faq, remedy) = remedy(reason);
     let seen = match reason {
         Unfit::Evicts { policy } => format!("{seen} (maxmemory-policy {policy})"),
+        // Its label stands before the finding.
+        Unfit::OtherSet { set, listed, .. } => {
+            format!("it is in a set of {set}, and this client lists {listed}")
+        }
         // The server's error helps the reader.
         Unfit::Denied { error } => format!("it denies access: {error}"),
         Unfit::NoScripts { error } => format!("it runs no Lua scripts ({error})"),
@@ -82,6 +86,11 @@ fn remedy(reason: &Unfit) -> (&'static str, &'static str, &'static str) {
             "no_scripts",
             "no scripts",
             "load its Lua module, or use a server that has Lua",
+        ),
+        Unfit::OtherSet { set, listed, .. } if set.masters == listed.masters => (
+            "other_set",
+            "other set",
+            "set MULTILOCK_FOR_TESTS alike in every client; or, once no client uses it otherwise, run DEL multilock_set there",
         ),
         Unfit::OtherSet { .. } => (
             "other_set",
