@@ -68,9 +68,9 @@ pub struct OnceJob {
 pub enum Once<T> {
     /// The body ran to its end, and a quorum of the masters has the mark.
     Ran(T),
-    /// The body ran to its end, but a quorum did not get the mark: the validity of the hold ended before, or for a lease
-    /// too many masters stored no mark, or stored it while somebody else had the name; or the time was over by the clocks
-    /// of too many. Another process may begin the job again.
+    /// The body ran to its end, but no quorum is known to have the mark. The hold ended before, as by
+    /// [`close`](crate::Masters::close). Or for a lease too many masters stored no mark, or stored it while somebody else
+    /// had the name. Or the time was over by the clocks of too many. Another process may begin the job again.
     Unconfirmed(T),
     /// The body did not run, because the job is done.
     Done {
