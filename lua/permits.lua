@@ -95,7 +95,11 @@ local function seats(queues, pool)
           next_open = next_open + 1
         end
       end
-      if deadline then at = at + 1 end
+      if deadline then
+        at = at + 1
+      elseif drops_left <= 0 then
+        break
+      end
     end
     return #open
   end

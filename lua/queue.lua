@@ -15,6 +15,9 @@
 -- A waiter is dropped if it does not ask, or if its client has hung up. The next script that finds it at the head
 -- drops it.
 
+-- Waiters that this script may still drop, in the queues of all its names together: no other call is served meanwhile.
+local drops_left = 1024
+
 -- Functions on a queue: made only if a queue exists, so that other calls do not pay for them.
 local function queues()
   -- Ms for which a ticket counts after its waiter has asked.
@@ -76,6 +79,7 @@ local function queues()
     deadline = type(deadline) == 'string' and tonumber(deadline) or 0
     if deadline > now and (not here or waiter == here or not has_hung_up(waiter)) then return deadline end
     drop(queue, deadlines, waiter)
+    drops_left = drops_left - 1
   end
 
   local function is_called(deadline)
@@ -114,6 +118,7 @@ local function queues()
       if deadline then return waiter, ticket, deadline end
       -- A member that belongs to the other queue, or is no waiter at all, was not dropped from this one.
       redis.pcall('zrem', its_queue, waiter)
+      if drops_left <= 0 then break end
     end
     -- The next call looks at the others.
     local waiter, ticket = first_of(its_queue)
@@ -172,6 +177,8 @@ local function queues()
           if deadline <= now or waiter ~= here and has_hung_up(waiter) then
             -- A server that takes no writes drops nobody.
             if drop(queue, deadlines, waiter) then at = at - 1 end
+            drops_left = drops_left - 1
+            if drops_left <= 0 then return end
           elseif call_one(name, waiter, deadline, deadlines, now, here, later) then
             called = called + 1
             if called == CALLED then return end
@@ -184,12 +191,14 @@ local function queues()
   -- Calls the head; if the head wants to read, also the readers behind it, up to the first waiter that wants the name
   -- alone. If the name is `held` by readers, only readers are called.
   local function call_head(name, queue, deadlines, now, here, later, held)
-    local alone, its, deadline = first_alone(queue, deadlines, now, here)
+    local alone, its = first_alone(queue, deadlines, now, here)
     local reader, ticket = head_of(of_readers(queue), queue, deadlines, now, here)
     if reader and not (alone and is_before(its, alone, ticket, reader)) then
       call_readers(name, queue, deadlines, now, here, later, 0, alone, its)
     elseif alone and not held then
-      call_one(name, alone, deadline, deadlines, now, here, later)
+      -- Its own deadline: behind very many that were dropped, an asker is given a short one.
+      local deadline = deadline_of(queue, deadlines, alone, now)
+      if deadline then call_one(name, alone, deadline, deadlines, now, here, later) end
     end
   end
 

@@ -129,6 +129,83 @@ async fn a_dead_waiter_costs_nothing() {
     behind(near(3).await, nobody, ms(20)).await;
 }
 
+/// Puts waiters that died into the queue of a name, before all others.
+fn place_dead(master: &Master, name: &str, number: usize) {
+    let beat = (clock_us(master) / 1000 + 15_000).to_string();
+    for place in 1..=number {
+        let waiter = format!("00000000-0000-8000-8000-000000000000:{place}:1000");
+        let add = |key: &str, score: &str| {
+            let key = format!("{key}:{{{name}}}");
+            master.command(&["ZADD", &key, score, &waiter]).expect("written");
+        };
+        add("multilock_queue", &place.to_string());
+        add("multilock_deadlines", &beat);
+    }
+}
+
+/// One script drops 512 of them, and calls the next waiter. Its question takes longer than the looks at the dead ones.
+#[tokio::test(start_paused = true)]
+async fn a_far_waiter_behind_very_many_dead_ones_keeps_its_turn() {
+    let scene = near(3).await;
+    for master in scene.masters() {
+        master.set_delay(ms(10), ms(10));
+    }
+    let mine = scene.lock(0, waiting()).await;
+    assert!(mine.is_some(), "free");
+    scene.masters().for_each(|master| place_dead(master, "a", 512));
+    let next = scene.locking(1, waiting());
+    sleep(ms(100)).await;
+    let released = Instant::now();
+    let leaving = scene.leave(0, mine);
+    let trying = async {
+        // Between the call and the question of the waiter.
+        sleep(ms(14)).await;
+        scene.lock(2, Ask::new().lease(LEASE)).await
+    };
+    let (_, tried) = tokio::join!(leaving, trying);
+    if tried.is_some() {
+        violated("order", "a try passed the waiter that was called");
+    }
+    let mine = next.await.expect("no panic");
+    in_time(released, ms(100));
+    assert!(mine.is_some(), "its turn");
+    scene.leave(1, mine).await;
+    scene.end().await;
+}
+
+/// They waited for several names, and a server drops so many in one go that nobody else is served meanwhile.
+#[tokio::test(start_paused = true)]
+async fn dead_waiters_for_several_names_are_dropped_bit_by_bit() {
+    const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+    let cluster = Cluster::new(3);
+    let (client, next) = (connect(&cluster).await, connect(&cluster).await);
+    for master in cluster.iter() {
+        // So that the release is confirmed before the next question comes.
+        master.set_delay(ms(5), ms(5));
+    }
+    let held = client.red_lock(NAMES).lock().await.expect("free");
+    for (master, name) in cluster.iter().flat_map(|master| NAMES.map(|name| (master, name))) {
+        place_dead(master, name, 512);
+    }
+    let lock = next.red_lock(NAMES);
+    let waits = tokio::spawn(async move { lock.lock().await.map(drop) });
+    sleep(ms(50)).await;
+    let begun = Instant::now();
+    held.unlock().await.expect("held");
+    let left = |name: &str| -> usize {
+        let queue = format!("multilock_queue:{{{name}}}");
+        let count = cluster.master(0).command(&["ZCARD", &queue]).expect("a number");
+        count[0].parse().expect("a number")
+    };
+    let dropped = NAMES.len() * 512 - NAMES.map(left).iter().sum::<usize>();
+    if !(512..=1100).contains(&dropped) {
+        violated("bounded", &format!("{dropped} were dropped in one go"));
+    }
+    waits.await.expect("no panic").expect("granted");
+    // The time that a called waiter has to come, and the time after which a waiter asks by itself.
+    in_time(begun, ms(6100));
+}
+
 /// Id of the second client on the masters, once it has waited for the first time.
 async fn client_id(scene: &Scene) -> String {
     let mine = scene.lock(1, waiting()).await;
