@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use multilock::sim::Direction;
 use multilock::{Policy, Unlocked};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::ask::Ask;
 use crate::plan::{Class, ms};
@@ -45,6 +45,22 @@ async fn who_waits_is_in_when_it_is_over() {
     in_time(begun, KEPT + ms(100));
     assert!(mine.is_some(), "the names are free in the end");
     scene.leave(1, mine).await;
+    scene.end().await;
+}
+
+/// The masters count the time as shorter, by as much as rates may differ.
+#[tokio::test(start_paused = true)]
+async fn who_tries_is_kept_out_where_clocks_run_fast() {
+    let mut plan = plan(Class::Calm, LEASE);
+    plan.rates = vec![5_000; 3];
+    let scene = Scene::open(plan).await;
+    let begun = Instant::now();
+    let mine = scene.lock(0, kept()).await;
+    done(&scene, mine).await;
+    sleep_until(begun + KEPT - ms(2)).await;
+    if scene.lock(1, Ask::new().lease(LEASE)).await.is_some() {
+        violated("mutual exclusion", "its names were free too early");
+    }
     scene.end().await;
 }
 
