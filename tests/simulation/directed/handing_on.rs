@@ -206,6 +206,22 @@ async fn a_hold_has_most_of_its_lease() {
     scene.end().await;
 }
 
+/// The one ahead is not renewed, and the next one would be.
+#[tokio::test(start_paused = true)]
+async fn a_renewed_hold_has_two_thirds_of_its_lease() {
+    let (mut plan, lease) = (alone(), ms(600));
+    plan.each.iter_mut().for_each(|client| client.lease = lease);
+    let scene = open(plan).await;
+    let mine = scene.lock(0, waiting().lease(lease)).await;
+    let next = scene.locking(0, renewed());
+    sleep(lease * 2 / 5).await;
+    release(&scene, 0, mine).await;
+    let mine = next.await.expect("no panic");
+    has(mine.as_ref().expect("its turn"), lease * 2 / 3, lease);
+    scene.leave(0, mine).await;
+    scene.end().await;
+}
+
 /// The remaining validity would be enough for most waiters.
 #[tokio::test(start_paused = true)]
 async fn a_hold_has_more_than_its_least_validity() {
