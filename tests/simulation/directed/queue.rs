@@ -173,7 +173,7 @@ async fn a_far_waiter_behind_very_many_dead_ones_keeps_its_turn() {
     scene.end().await;
 }
 
-/// They waited for several names, and a server drops so many in one go that nobody else is served meanwhile.
+/// They waited for several names. A script that dropped all of them would keep the server from everybody else.
 #[tokio::test(start_paused = true)]
 async fn dead_waiters_for_several_names_are_dropped_bit_by_bit() {
     const NAMES: [&str; 4] = ["a", "b", "c", "d"];
