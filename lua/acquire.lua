@@ -204,7 +204,8 @@ elseif not joined then
     local first, its, deadline = ahead(its_queues[n], KEYS[3 * n], now, causes[n] == '-' and waiter)
     if first and first ~= waiter and queues.is_before(its, first, ticket, waiter) then
       causes[n] = causes[n] == '-' and 'a' or string.upper(causes[n])
-      refuse(deadline - now)
+      -- Without a deadline the next call looks at more of the queue.
+      refuse(deadline and deadline - now or 1)
     end
   end
 

@@ -109,7 +109,8 @@ local function queues()
     return counted, smallest
   end
 
-  -- The waiter of one of the two queues with the smallest ticket that counts, its ticket and its deadline.
+  -- The waiter of one of the two queues with the smallest ticket that counts, its ticket and its deadline. Behind very many
+  -- that were dropped, a waiter without a deadline: whether its ticket counts is not known yet.
   local function head_of(its_queue, queue, deadlines, now, here)
     for _ = 1, MOST do
       local waiter, ticket = first_of(its_queue)
@@ -120,9 +121,7 @@ local function queues()
       redis.pcall('zrem', its_queue, waiter)
       if drops_left <= 0 then break end
     end
-    -- The next call looks at the others.
-    local waiter, ticket = first_of(its_queue)
-    if waiter then return waiter, ticket, now + 1 end
+    return first_of(its_queue)
   end
 
   -- The head of the queue of waiters that want the name alone.
@@ -191,13 +190,12 @@ local function queues()
   -- Calls the head; if the head wants to read, also the readers behind it, up to the first waiter that wants the name
   -- alone. If the name is `held` by readers, only readers are called.
   local function call_head(name, queue, deadlines, now, here, later, held)
-    local alone, its = first_alone(queue, deadlines, now, here)
+    local alone, its, deadline = first_alone(queue, deadlines, now, here)
     local reader, ticket = head_of(of_readers(queue), queue, deadlines, now, here)
     if reader and not (alone and is_before(its, alone, ticket, reader)) then
       call_readers(name, queue, deadlines, now, here, later, 0, alone, its)
     elseif alone and not held then
-      -- Its own deadline: behind very many that were dropped, an asker is given a short one.
-      local deadline = deadline_of(queue, deadlines, alone, now)
+      deadline = deadline or deadline_of(queue, deadlines, alone, now)
       if deadline then call_one(name, alone, deadline, deadlines, now, here, later) end
     end
   end

@@ -7,7 +7,7 @@ use multilock::{Policy, Unlocked};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::ask::Ask;
-use crate::plan::{Class, ms};
+use crate::plan::{Class, MOST_APART, ms};
 use crate::scene::{Scene, in_time, plan, settle, violated};
 use crate::world::Mine;
 
@@ -52,7 +52,7 @@ async fn who_waits_is_in_when_it_is_over() {
 #[tokio::test(start_paused = true)]
 async fn who_tries_is_kept_out_where_clocks_run_fast() {
     let mut plan = plan(Class::Calm, LEASE);
-    plan.rates = vec![5_000; 3];
+    plan.rates = vec![MOST_APART; plan.nodes];
     let scene = Scene::open(plan).await;
     let begun = Instant::now();
     let mine = scene.lock(0, kept()).await;
