@@ -116,7 +116,12 @@ fn enter(request: &AcquireRequest, hold: Hold, now: Moment) -> Result<Option<Hol
             Ok(Some(guard))
         }
         // A new attempt would be refused because of the owner's own hold.
-        Err(hold) if !hold.view(now).left.is_zero() => {
+        Err(hold)
+            if !hold
+                .with_state(|state, number| state.view(number, now))
+                .left
+                .is_zero() =>
+        {
             let its = hold.grant.kind();
             if !its.includes(request.kind) {
                 return Err(of_another_kind(request, &hold, its));
@@ -139,7 +144,7 @@ fn extension(request: &AcquireRequest, hold: &Hold, view: HoldView) -> Option<(D
     let is_needed = is_longer || left < request.at_least;
     let is_short = left < lease / 3 || left <= request.min_validity;
     // Entries that extend a hold beyond its bound would let it last for ever.
-    let is_wanted = is_needed || is_short && !hold.is_past_bound(at);
+    let is_wanted = is_needed || is_short && !hold.with_state(|state, _| state.is_past_bound(at));
     is_wanted.then_some((if is_longer { request.lease } else { lease }, is_needed))
 }
 

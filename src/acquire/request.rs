@@ -201,7 +201,8 @@ impl AcquireRequest {
 
     /// Enters a hold, if at `now` it has more validity left than is wanted. Otherwise gives it back.
     pub(crate) fn enter(&self, hold: Hold, now: Moment) -> Result<HoldGuard, Hold> {
-        let entered = hold.enter(now, self.min_validity, self.renew, self.kind);
+        let entered = hold
+            .with_state(|state, number| state.enter(number, now, self.min_validity, self.renew, self.kind));
         let Some(Entered { first_to_renew }) = entered else {
             return Err(hold);
         };
@@ -221,7 +222,7 @@ impl AcquireRequest {
     /// Makes the names stay locked for the wanted time from `now`, when the hold is given out.
     pub(crate) fn keep(&self, hold: &Hold, now: Moment) {
         if !self.at_least.is_zero() {
-            hold.keep_at_least(now, self.at_least);
+            hold.with_state(|state, number| state.keep_at_least(number, now, self.at_least));
         }
     }
 

@@ -70,7 +70,7 @@ fn give_up(client: &Arc<ClientCore>, grant: &Arc<Grant>) -> GuardEnd {
     }
     if grant.is_spent() {
         // While others wait, each grant is for a few holds.
-        if !grant.has_waiters_elsewhere() {
+        if grant.state().elsewhere.is_none() {
             client
                 .tokens
                 .ran_out(&grant.names, grant.tokens.size(), grant.lease());

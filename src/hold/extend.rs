@@ -90,7 +90,7 @@ impl Extension {
             })
             .collect();
         for entry in &extended {
-            entry.hold.note_lease_asked(entry.lease);
+            entry.hold.grant.state().note_lease_asked(entry.lease);
         }
         let renewals: Vec<_> = extended
             .iter()

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
 use super::handoff::{self, Handoff};
 use super::state::{FirstHold, HoldState, IdleHoldOptions, Phase, Upkeep};
@@ -127,7 +126,8 @@ impl Grant {
         if self.kind().is_shared() {
             return false;
         }
-        self.has_waiters_elsewhere() || self.line().is_some_and(|line| line.has_waiters())
+        let has_waiters_elsewhere = self.state().elsewhere.is_some();
+        has_waiters_elsewhere || self.line().is_some_and(|line| line.has_waiters())
     }
 
     /// Lets the vacant grant stay with the client, if no task stands in its line, and masters have reported no waiter.
@@ -157,25 +157,10 @@ impl Grant {
         self.tokens.size() > 1 && self.state().number + 1 >= self.tokens.size()
     }
 
-    /// Whether masters have reported a waiter for its names.
-    pub(super) fn has_waiters_elsewhere(&self) -> bool {
-        self.state().elsewhere.is_some()
-    }
-
-    /// Gives the idle grant up, so that the caller can release it. Returns whether it was idle.
-    pub(crate) fn end_idle(&self) -> bool {
-        self.state().end_idle()
-    }
-
     /// Whether the grant is idle and is not to be renewed. The next renewal begins now.
     pub(crate) fn take_unwanted(&self) -> bool {
         let age = self.clock.now().since(self.begun);
         self.state().take_unwanted(age)
-    }
-
-    /// Begin of its last hold, if the grant is idle.
-    pub(crate) fn idle_since_hold_of(&self) -> Option<Moment> {
-        self.state().idle_since_hold_of()
     }
 
     /// Hold that has the grant, or had it last.
@@ -295,11 +280,6 @@ impl Grant {
         self.look(|state, now| state.upkeep(now, now.since(self.begun)))
     }
 
-    /// Masters that are to be asked for the grant now, because they do not have it.
-    pub(crate) fn widen(&self) -> NodeSet {
-        self.state().widen()
-    }
-
     /// Whether the grant has no slack: no master beyond its quorum has it, although the client lists more.
     pub(crate) fn is_without_slack(&self) -> bool {
         let (missing, nodes) = {
@@ -307,10 +287,6 @@ impl Grant {
             (state.votes.missing().len(), state.votes.nodes())
         };
         missing > 0 && nodes - missing <= self.needed
-    }
-
-    pub(crate) fn set_due(&self, due: Option<(Instant, u64)>) -> Option<(Instant, u64)> {
-        std::mem::replace(&mut self.state().due, due)
     }
 
     /// Stores this process's turn until the grant ends.
@@ -415,16 +391,6 @@ impl Grant {
         self.look(|state, _| state.phase == Phase::Held)
     }
 
-    /// Age of the hold that has the grant, unless that hold is to last by design.
-    pub(crate) fn held_for(&self) -> Option<Duration> {
-        self.look(|state, now| state.held_for(now))
-    }
-
-    /// Age of the hold, if the log is to report it.
-    pub(crate) fn lasts_long(&self) -> Option<Duration> {
-        self.look(HoldState::lasts_long)
-    }
-
     /// Ends the validity early. Returns whether it had not ended yet.
     pub(crate) fn lose(&self, cause: LossCause) -> bool {
         let held = self.state().lose(cause);
@@ -440,16 +406,17 @@ impl Grant {
 }
 
 impl Recallable for Grant {
-    fn recalled(&self, ticket: NonZeroU64) {
-        self.note_waiter(ticket);
+    fn recalled(&self, ticket: Option<NonZeroU64>) -> bool {
+        match ticket {
+            Some(ticket) => self.note_waiter(ticket),
+            None => self.state().phase == Phase::Idle,
+        }
     }
 
-    fn missed_recalls(&self) {
-        self.state().missed_recalls = true;
-    }
-
-    fn is_idle(&self) -> bool {
-        self.idle_since_hold_of().is_some()
+    fn missed_recalls(&self) -> bool {
+        let mut state = self.state();
+        state.missed_recalls = true;
+        state.phase == Phase::Idle
     }
 }
 
@@ -519,7 +486,13 @@ pub(crate) mod tests {
         let given_up = hold_on("a".into(), Duration::from_secs(30));
         assert!(
             given_up
-                .enter(Clock::Host.now(), Duration::ZERO, true, HoldKind::Plain)
+                .with_state(|state, number| state.enter(
+                    number,
+                    Clock::Host.now(),
+                    Duration::ZERO,
+                    true,
+                    HoldKind::Plain
+                ))
                 .is_some()
         );
         assert_eq!(given_up.grant.while_valid(0, |count, _| count), Some(1));

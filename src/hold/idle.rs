@@ -144,7 +144,7 @@ impl IdleGrants {
     /// Releases a grant if it is idle, in the background. The next task of its line asks behind the release. Returns
     /// whether it was idle.
     pub(crate) fn release(&self, grant: &Arc<Grant>) -> bool {
-        if !grant.end_idle() {
+        if !grant.state().end_idle() {
             return false;
         }
         self.forget(grant);
@@ -171,7 +171,7 @@ impl IdleGrants {
             .iter()
             .filter(|(name, grant)| grant.names.iter().next() == Some(&***name));
         grants
-            .filter(|(_, grant)| grant.idle_since_hold_of().is_some())
+            .filter(|(_, grant)| grant.state().idle_since_hold_of().is_some())
             .count()
     }
 
@@ -206,7 +206,7 @@ impl IdleGrants {
             let idle = state
                 .grants
                 .values()
-                .filter_map(|grant| Some((now.since(grant.idle_since_hold_of()?), grant)));
+                .filter_map(|grant| Some((now.since(grant.state().idle_since_hold_of()?), grant)));
             let idle: Vec<_> = idle.collect();
             let others = idle.iter().filter(|(_, grant)| !Arc::ptr_eq(grant, newest));
             let oldest = others.max_by_key(|(age, _)| *age);

@@ -27,4 +27,4 @@ pub(crate) mod unsent_release;
 pub(crate) mod vote_record;
 pub(crate) mod watchdog;
 
-pub(crate) use self::state::{Entered, Exited, FirstHold, HoldView, IdleHoldOptions, Upkeep};
+pub(crate) use self::state::{Entered, Exited, FirstHold, HoldState, HoldView, IdleHoldOptions, Upkeep};

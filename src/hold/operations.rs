@@ -9,12 +9,10 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::grant::{Grant, Hold};
-use super::state::{Entered, Exited, HoldState, HoldView, Phase, TIMER_TOLERANCE};
+use super::state::{Exited, HoldState, Phase, TIMER_TOLERANCE};
 use crate::error::LossCause;
 use crate::hold::expiry::HoldExpiry;
-use crate::protocol::kind::HoldKind;
 use crate::queue::Turn;
-use crate::time::clock::Moment;
 use crate::time::until::until;
 use crate::values::token::FencingToken;
 
@@ -27,6 +25,12 @@ impl Hold {
         }
     }
 
+    /// Reads or changes the state of the grant. Gives the number of this hold along, which may not have the grant any more.
+    /// The state is locked meanwhile, so `use_state` takes no other lock.
+    pub(crate) fn with_state<T>(&self, use_state: impl FnOnce(&mut HoldState, u64) -> T) -> T {
+        use_state(&mut self.grant.state(), self.number)
+    }
+
     pub(crate) fn token(&self) -> FencingToken {
         self.grant.tokens.of_hold(self.number)
     }
@@ -36,43 +40,9 @@ impl Hold {
         self.grant.state().remaining(self.number, self.grant.clock.now())
     }
 
-    /// Validity, lease and kind of the hold at `now`, for a caller that wants to enter. A leaked hold has no
-    /// validity for that.
-    pub(crate) fn view(&self, now: Moment) -> HoldView {
-        self.grant.state().view(self.number, now)
-    }
-
-    /// Whether the hold has lasted for as long as it may be renewed.
-    pub(crate) fn is_past_bound(&self, now: Moment) -> bool {
-        self.grant.state().is_past_bound(now)
-    }
-
     /// Time for which the hold may still be renewed; `None` without a bound.
     pub(crate) fn left_to_renew(&self) -> Option<Duration> {
         self.grant.state().left_to_renew(self.grant.clock.now())
-    }
-
-    pub(crate) fn count(&self) -> u64 {
-        self.grant.state().count(self.number)
-    }
-
-    /// Exempts the hold from reports of its age.
-    pub(crate) fn lasts_by_design(&self) {
-        self.grant.state().lasts_by_design(self.number);
-    }
-
-    /// Enters, if more than `min_validity` is left at `now`. With `renew`, the hold is renewed while the
-    /// guard is in.
-    pub(crate) fn enter(
-        &self,
-        now: Moment,
-        min_validity: Duration,
-        renew: bool,
-        kind: HoldKind,
-    ) -> Option<Entered> {
-        self.grant
-            .state()
-            .enter(self.number, now, min_validity, renew, kind)
     }
 
     /// Removes a guard from the hold. The last guard to exit ends the validity before anything is sent or
@@ -83,49 +53,6 @@ impl Hold {
             self.grant.changed.notify_waiters();
         }
         exited
-    }
-
-    /// Makes one exclusive guard a shared one. Returns whether a downgrade has to be sent to the masters. No
-    /// message that admits readers is sent before this.
-    pub(crate) fn give_up_exclusive(&self) -> bool {
-        self.grant.state().give_up_exclusive()
-    }
-
-    /// Notes that the masters are about to release the grant, while this guard is still in. Returns `false` if others are in
-    /// the hold, or if the names are to stay locked.
-    pub(crate) fn begin_finish(&self) -> bool {
-        self.grant.state().begin_finish(self.number)
-    }
-
-    /// Notes that too few masters have confirmed that they released the grant.
-    pub(crate) fn leave_finish_unconfirmed(&self) {
-        self.grant.state().leave_finish_unconfirmed();
-    }
-
-    /// Takes the hold after it was handed on, unless it was taken back.
-    pub(crate) fn take(&self, renew: bool) -> bool {
-        self.grant.state().take(self.number, renew)
-    }
-
-    /// Ends the bound of a hold whose set did not have all of its locks. Returns whether there was one.
-    pub(crate) fn lift_set_bound(&self) -> bool {
-        self.grant.state().lift_set_bound()
-    }
-
-    /// Makes the names stay locked for `at_least` from `now`, also if the hold is given up before.
-    pub(crate) fn keep_at_least(&self, now: Moment, at_least: Duration) {
-        self.grant.state().keep_at_least(self.number, now, at_least);
-    }
-
-    /// Notes that an extension by this lease is about to be sent.
-    pub(crate) fn note_lease_asked(&self, lease: Duration) {
-        self.grant.state().note_lease_asked(lease);
-    }
-
-    /// Keeps a guard in the hold for good. With `renew`, the guard wanted the renewal that ends now. Returns
-    /// whether only leaked guards are in.
-    pub(crate) fn leak(&self, renew: bool) -> bool {
-        self.grant.state().leak(renew)
     }
 
     /// Takes over the expiry of a confirmed extension, unless the validity had already ended: a lapsed hold

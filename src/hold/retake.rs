@@ -67,7 +67,8 @@ fn ask(pool: &Arc<Pool>, grant: &Grant, lease: Duration, node: usize) -> Option<
 pub(crate) fn widen(pool: &Arc<Pool>, grant: &Arc<Grant>) {
     // Nothing is sent to a master that is away, so it is not owed a release either.
     let here = |node: &usize| pool.slots[*node].link().is_ok();
-    for node in grant.widen().iter().filter(here) {
+    let missing = grant.state().widen();
+    for node in missing.iter().filter(here) {
         let Some(asked) = begin(pool, grant, grant.lease(), node) else {
             return;
         };

@@ -96,7 +96,7 @@ impl Schedule {
     }
 
     fn take_out(mut state: MutexGuard<'_, ScheduleState>, grant: &Grant) {
-        let due = grant.set_due(None);
+        let due = grant.state().due.take();
         let taken_out = due.and_then(|due| state.due.remove(&due));
         drop(state);
         // The drop of a grant takes other mutexes, so it follows the unlock.
@@ -128,7 +128,9 @@ impl Schedule {
             survey.holds += 1;
             survey.permits += usize::from(grant.granted == HoldKind::Permit);
             survey.without_slack += usize::from(grant.is_without_slack());
-            survey.oldest = survey.oldest.max(grant.held_for().unwrap_or_default());
+            survey.oldest = survey
+                .oldest
+                .max(grant.look(|state, now| state.held_for(now)).unwrap_or_default());
         }
         survey
     }
@@ -136,7 +138,8 @@ impl Schedule {
     fn schedule(&self, mut state: MutexGuard<'_, ScheduleState>, grant: &Arc<Grant>, at: Instant) {
         state.next += 1;
         let due = (at, state.next);
-        if let Some(before) = grant.set_due(Some(due)) {
+        let before = grant.state().due.replace(due);
+        if let Some(before) = before {
             state.due.remove(&before);
         }
         state.due.insert(due, Arc::clone(grant));
@@ -160,7 +163,7 @@ impl Schedule {
         let later = state.due.split_off(&(now, u64::MAX));
         let due: Vec<_> = std::mem::replace(&mut state.due, later).into_values().collect();
         for grant in &due {
-            grant.set_due(None);
+            grant.state().due = None;
             state.in_flight.insert(grant.field, Arc::clone(grant));
         }
         let next = state.due.keys().next().map(|(at, _)| *at);

@@ -33,7 +33,7 @@ const WIDENING_ENDS: u32 = 6;
 const MOST_IDLE_LEASES: u32 = 2;
 
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
-pub(super) struct HoldState {
+pub(crate) struct HoldState {
     pub(super) phase: Phase,
     /// Current kind of the hold: a write hold may become a read hold.
     pub(super) kind: HoldKind,
@@ -230,7 +230,7 @@ impl HoldState {
 
     /// Validity, lease and kind of a hold, for a caller that wants to enter. A hold that is leaked has no validity for
     /// that, nor has one whose release has begun.
-    pub(super) fn view(&mut self, number: u64, now: Moment) -> HoldView {
+    pub(crate) fn view(&mut self, number: u64, now: Moment) -> HoldView {
         let left = if self.guards.are_leaked() || self.finish != Finish::NotBegun {
             Duration::ZERO
         } else {
@@ -245,7 +245,7 @@ impl HoldState {
     }
 
     /// Whether the hold has lasted for as long as it may be renewed.
-    pub(super) fn is_past_bound(&self, now: Moment) -> bool {
+    pub(crate) fn is_past_bound(&self, now: Moment) -> bool {
         self.left_to_renew(now).is_some_and(|left| left.is_zero())
     }
 
@@ -257,7 +257,7 @@ impl HoldState {
     }
 
     /// Number of guards in a hold.
-    pub(super) fn count(&self, number: u64) -> u64 {
+    pub(crate) fn count(&self, number: u64) -> u64 {
         if self.number == number { self.guards.all } else { 0 }
     }
 
@@ -269,7 +269,7 @@ impl HoldState {
 
     /// Notes that the masters are about to release the grant. From here on nothing enters the hold, and no message stores a
     /// part of the grant. Returns `false` if others are in the hold, or if the names are to stay locked.
-    pub(super) fn begin_finish(&mut self, number: u64) -> bool {
+    pub(crate) fn begin_finish(&mut self, number: u64) -> bool {
         let may_begin = self.number == number && self.guards.all == 1 && self.kept_for.is_zero();
         if may_begin {
             self.finish = Finish::UnderWay;
@@ -278,7 +278,7 @@ impl HoldState {
     }
 
     /// Notes that too few masters have confirmed the release. The grant is renewed again for its last guard.
-    pub(super) fn leave_finish_unconfirmed(&mut self) {
+    pub(crate) fn leave_finish_unconfirmed(&mut self) {
         self.finish = Finish::Unconfirmed;
     }
 
@@ -288,7 +288,7 @@ impl HoldState {
     }
 
     /// Adds a guard, if more than `min_validity` is left at `now` and the hold allows the kind.
-    pub(super) fn enter(
+    pub(crate) fn enter(
         &mut self,
         number: u64,
         now: Moment,
@@ -331,8 +331,9 @@ impl HoldState {
         Exited::Last
     }
 
-    /// Makes one exclusive guard a shared one. Returns whether the downgrade has to be sent.
-    pub(super) fn give_up_exclusive(&mut self) -> bool {
+    /// Makes one exclusive guard a shared one. Returns whether the downgrade has to be sent. No message that admits readers
+    /// is sent before this.
+    pub(crate) fn give_up_exclusive(&mut self) -> bool {
         let is_downgraded = self.guards.remove_exclusive() && self.kind == HoldKind::Write;
         if is_downgraded {
             self.kind = HoldKind::Read;
@@ -434,7 +435,7 @@ impl HoldState {
     }
 
     /// Takes a hold that was handed on, on behalf of its task, unless the guard has exited.
-    pub(super) fn take(&mut self, number: u64, renew: bool) -> bool {
+    pub(crate) fn take(&mut self, number: u64, renew: bool) -> bool {
         if self.number != number || self.guards.all == 0 {
             return false;
         }
@@ -443,12 +444,12 @@ impl HoldState {
     }
 
     /// Ends the bound of a hold whose set did not have all of its locks. Returns whether there was one.
-    pub(super) fn lift_set_bound(&mut self) -> bool {
+    pub(crate) fn lift_set_bound(&mut self) -> bool {
         self.set_completes_within.take().is_some()
     }
 
     /// Makes the names stay locked for `at_least` from `now`, also if the hold is given up before.
-    pub(super) fn keep_at_least(&mut self, number: u64, now: Moment, at_least: Duration) {
+    pub(crate) fn keep_at_least(&mut self, number: u64, now: Moment, at_least: Duration) {
         if self.number == number {
             self.kept_for = self.kept_for.max(now.since(self.since).saturating_add(at_least));
         }
@@ -481,7 +482,7 @@ impl HoldState {
     }
 
     /// Keeps a guard in the hold for good. Returns whether only leaked guards are in.
-    pub(super) fn leak(&mut self, renew: bool) -> bool {
+    pub(crate) fn leak(&mut self, renew: bool) -> bool {
         self.guards.leak(renew);
         self.guards.are_leaked()
     }
@@ -601,7 +602,7 @@ impl HoldState {
     }
 
     /// Exempts the hold from reports of its age.
-    pub(super) fn lasts_by_design(&mut self, number: u64) {
+    pub(crate) fn lasts_by_design(&mut self, number: u64) {
         if self.number == number {
             self.age_report.exempt();
         }

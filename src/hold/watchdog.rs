@@ -12,12 +12,12 @@ use tokio::time::Instant;
 
 use crate::error::LossCause;
 use crate::events::{EventObserver, log};
-use crate::hold::Upkeep;
 use crate::hold::client::ClientCore;
 use crate::hold::extend::Extension;
 use crate::hold::grant::{Grant, Hold};
 use crate::hold::release::Release;
 use crate::hold::retake;
+use crate::hold::{HoldState, Upkeep};
 use crate::protocol::calls;
 use crate::round::pool::Pool;
 use crate::time::clock::Moment;
@@ -88,7 +88,7 @@ fn suspended(before: (Moment, Instant), now: (Moment, Instant)) -> bool {
 fn sort_out(client: &Arc<ClientCore>, due: Vec<Arc<Grant>>) -> Vec<(Hold, Duration)> {
     let mut renewals = Vec::new();
     for grant in due {
-        if let Some(held_for) = grant.lasts_long() {
+        if let Some(held_for) = grant.look(HoldState::lasts_long) {
             log::held_long(&grant.names, held_for);
         }
         match grant.upkeep() {

@@ -220,7 +220,7 @@ impl<M: Mode> MultiLockGuard<M> {
 
     /// Number of guards of the owner in this hold, this guard included.
     pub fn hold_count(&self) -> u64 {
-        self.hold().count()
+        self.hold().with_state(|state, number| state.count(number))
     }
 
     /// Owner of the hold, to enter it again with.

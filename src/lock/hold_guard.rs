@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use crate::error::UnlockError;
 use crate::events::{EventObserver, HoldEnd, UnlockOutcome};
-use crate::hold::Exited;
 use crate::hold::client::ClientCore;
 use crate::hold::end::{self, GuardEnd};
 use crate::hold::grant::Hold;
@@ -13,6 +12,7 @@ use crate::hold::job_mark;
 use crate::hold::last_seats;
 use crate::hold::release::Release;
 use crate::hold::retake;
+use crate::hold::{Exited, HoldState};
 use crate::lock::owner::Owner;
 use crate::protocol::job_mark::JobMark;
 use crate::protocol::node_set::NodeSet;
@@ -89,7 +89,7 @@ impl HoldGuard {
         renew: bool,
         owner: Option<&Owner>,
     ) -> Option<Self> {
-        if !hold.take(renew) {
+        if !hold.with_state(|state, number| state.take(number, renew)) {
             return None;
         }
         if renew {
@@ -102,7 +102,7 @@ impl HoldGuard {
 
     /// Has the hold renewed as that of a single lock, as its set has all of its locks now.
     pub(crate) fn lift_set_bound(&self) {
-        if self.hold.lift_set_bound() {
+        if self.hold.with_state(|state, _| state.lift_set_bound()) {
             self.client.schedule.watch(&self.hold.grant);
         }
     }
@@ -132,7 +132,7 @@ impl HoldGuard {
     /// Admits readers beside the guard, and waits until a quorum does.
     pub(crate) async fn downgrade(&mut self) {
         let was_shared = std::mem::replace(&mut self.is_shared, true);
-        if !was_shared && self.hold.give_up_exclusive() {
+        if !was_shared && self.hold.with_state(|state, _| state.give_up_exclusive()) {
             self.send_downgrade().confirmed_by(self.hold.grant.needed).await;
         }
     }
@@ -142,14 +142,14 @@ impl HoldGuard {
     /// the hold, or if the names are to stay locked.
     pub(crate) async fn finish(mut self, mark: &JobMark) -> Result<bool, (Self, NodeSet)> {
         let (pool, grant) = (&self.client.pool, &self.hold.grant);
-        if !self.hold.begin_finish() {
+        if !self.hold.with_state(HoldState::begin_finish) {
             return Err((self, NodeSet::default()));
         }
         let claim = grant.claim();
         let (storing, round) = match job_mark::store_and_release(pool, &claim, mark, grant.needed).await {
             Ok(stored) => stored,
             Err(stored) => {
-                self.hold.leave_finish_unconfirmed();
+                self.hold.with_state(|state, _| state.leave_finish_unconfirmed());
                 self.client.schedule.watch(grant);
                 return Err((self, stored));
             }
@@ -235,7 +235,7 @@ impl HoldGuard {
 
     /// Stays in the hold for good.
     pub(crate) fn leak(mut self) {
-        if std::mem::take(&mut self.inside) && self.hold.leak(self.renew) {
+        if std::mem::take(&mut self.inside) && self.hold.with_state(|state, _| state.leak(self.renew)) {
             self.abandon();
         }
     }

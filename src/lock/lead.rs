@@ -276,7 +276,8 @@ impl LockOptions {
             let begun = Instant::now();
             let error = match self.lock().await {
                 Ok(term) => {
-                    term.hold().lasts_by_design();
+                    term.hold()
+                        .with_state(|state, number| state.lasts_by_design(number));
                     return Ok(MultiLockGuard::of(term));
                 }
                 Err(error) => error,

@@ -82,7 +82,7 @@ impl Owner {
             let is_whole = grant.names.contains_all(names);
             let number = *number;
             let hold = Hold { grant, number };
-            let view = hold.view(now);
+            let view = hold.with_state(|state, number| state.view(number, now));
             if view.left.is_zero() {
                 continue;
             }
@@ -145,7 +145,9 @@ mod tests {
     /// Makes a hold with a guard.
     fn hold(names: impl Into<Names>) -> Hold {
         let hold = hold_on(names.into(), Duration::from_secs(30));
-        let entered = hold.enter(Clock::Host.now(), Duration::ZERO, true, HoldKind::Plain);
+        let now = Clock::Host.now();
+        let entered =
+            hold.with_state(|state, number| state.enter(number, now, Duration::ZERO, true, HoldKind::Plain));
         assert!(entered.is_some());
         hold
     }

@@ -32,14 +32,12 @@ enum Recalled {
 
 /// A grant, as recalls see it.
 pub(crate) trait Recallable: Send + Sync {
-    /// Takes in that a waiter with this ticket wants the names.
-    fn recalled(&self, ticket: NonZeroU64);
+    /// Takes in that a waiter with this ticket wants the names, or without a ticket that a try does. Returns whether the grant
+    /// is idle.
+    fn recalled(&self, ticket: Option<NonZeroU64>) -> bool;
 
-    /// Takes in that recalls may have been missed.
-    fn missed_recalls(&self);
-
-    /// Whether nobody holds the grant, and it stays with the client.
-    fn is_idle(&self) -> bool;
+    /// Takes in that recalls may have been missed. Returns whether the grant is idle.
+    fn missed_recalls(&self) -> bool;
 }
 
 /// Entry of a field, removed when this is dropped.
@@ -81,17 +79,14 @@ impl Recalls {
         };
         // A grant takes mutexes of its own, and may be dropped here.
         let Some(grant) = grant else { return };
-        if let Some(ticket) = ticket {
-            grant.recalled(ticket);
+        if grant.recalled(ticket) {
+            let is_recalled = !matches!(message, FieldMessage::Forced { .. });
+            self.end_idle(message.number(), is_recalled);
         }
-        let is_recalled = !matches!(message, FieldMessage::Forced { .. });
-        self.end_idle(&*grant, message.number(), is_recalled);
     }
 
-    fn end_idle(&self, grant: &dyn Recallable, number: u64, is_recalled: bool) {
-        if grant.is_idle()
-            && let Some(on_idle) = self.on_idle.get()
-        {
+    fn end_idle(&self, number: u64, is_recalled: bool) {
+        if let Some(on_idle) = self.on_idle.get() {
             on_idle(number, is_recalled);
         }
     }
@@ -108,8 +103,9 @@ impl Recalls {
             known.collect()
         };
         for (number, grant) in grants {
-            grant.missed_recalls();
-            self.end_idle(&*grant, number, false);
+            if grant.missed_recalls() {
+                self.end_idle(number, false);
+            }
         }
     }
 }
@@ -140,16 +136,15 @@ mod tests {
     struct Seen(Mutex<Vec<u64>>);
 
     impl Recallable for Seen {
-        fn recalled(&self, ticket: NonZeroU64) {
-            self.0.lock().push(ticket.get());
+        fn recalled(&self, ticket: Option<NonZeroU64>) -> bool {
+            let mut seen = self.0.lock();
+            seen.extend(ticket.map(NonZeroU64::get));
+            seen.len() > 2
         }
 
-        fn missed_recalls(&self) {
+        fn missed_recalls(&self) -> bool {
             self.0.lock().push(0);
-        }
-
-        fn is_idle(&self) -> bool {
-            self.0.lock().len() > 2
+            true
         }
     }
 

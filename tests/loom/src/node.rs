@@ -13,11 +13,9 @@ pub(crate) mod recalls {
     use std::sync::Weak;
 
     pub(crate) trait Recallable: Send + Sync {
-        fn recalled(&self, ticket: NonZeroU64);
+        fn recalled(&self, ticket: Option<NonZeroU64>) -> bool;
 
-        fn missed_recalls(&self);
-
-        fn is_idle(&self) -> bool;
+        fn missed_recalls(&self) -> bool;
     }
 
     pub(crate) struct KnownField;

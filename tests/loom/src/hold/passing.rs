@@ -101,7 +101,10 @@ impl Process {
             grant: Arc::clone(&hold.grant),
             released: AtomicUsize::new(0),
         };
-        assert!(hold.enter(NOW, Duration::ZERO, true, HoldKind::Plain).is_some());
+        assert!(
+            hold.with_state(|state, number| state.enter(number, NOW, Duration::ZERO, true, HoldKind::Plain))
+                .is_some()
+        );
         hold.keep_turn(process.join(0).ok().expect("nobody is ahead"));
         (Arc::new(process), hold)
     }
@@ -153,7 +156,7 @@ impl Process {
 
     /// As a client does when a waiter elsewhere recalls the grant, or when it wants the names otherwise.
     fn end_idle(&self) {
-        if self.grant.end_idle() {
+        if self.grant.state().end_idle() {
             self.release_with_turn();
         }
     }
@@ -197,7 +200,7 @@ impl Process {
             }
             Delivery::Concurrent => unreachable!("nobody reads"),
             Delivery::Hold(hold) => {
-                if !hold.take(true) {
+                if !hold.with_state(|state, number| state.take(number, true)) {
                     return None;
                 }
                 let token = hold.token().get();
@@ -308,7 +311,10 @@ pub fn what_is_taken_back_is_not_taken_too() {
 pub fn one_of_two_guards_is_the_last() {
     explore(3, || {
         let (process, hold) = Process::new();
-        assert!(hold.enter(NOW, Duration::ZERO, true, HoldKind::Plain).is_some());
+        assert!(
+            hold.with_state(|state, number| state.enter(number, NOW, Duration::ZERO, true, HoldKind::Plain))
+                .is_some()
+        );
         let exiting = {
             let (process, hold) = (Arc::clone(&process), hold.clone());
             thread::spawn(move || process.exit(&hold))
@@ -370,7 +376,7 @@ pub fn who_joins_does_not_wait_for_what_stays() {
                     process.end_idle();
                 }
                 if let Some(Delivery::Hold(next)) = block_on(waits.delivered()) {
-                    assert!(next.take(true));
+                    assert!(next.with_state(|state, number| state.take(number, true)));
                     let released = process.released.load(Ordering::SeqCst);
                     assert_eq!(released, 0, "it is held");
                     assert!(!next.remaining().is_zero());
