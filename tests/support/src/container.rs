@@ -13,6 +13,7 @@ use super::address::Address;
 
 pub const COUNT: usize = 5;
 const DOCKER_WITHIN: Duration = Duration::from_secs(60);
+const PAUSE_TRIES: usize = 5;
 
 #[derive(Debug)]
 pub struct Container {
@@ -63,7 +64,7 @@ impl Container {
     pub async fn freeze(&self) -> Result<()> {
         let id = self.id().await?;
         if self.frozen().is_none() {
-            docker(&["pause", &id]).await?;
+            pause(&id).await?;
             *self.frozen() = Some(id);
         }
         Ok(())
@@ -139,6 +140,19 @@ impl Drop for Container {
                 .args(["unpause", &id])
                 .stdout(Stdio::null())
                 .status();
+        }
+    }
+}
+
+/// Pauses a container. Beside much other work the engine may give up before all processes have stopped, so it is asked
+/// again.
+async fn pause(id: &str) -> Result<()> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match docker(&["pause", id]).await {
+            Err(error) if tries < PAUSE_TRIES && format!("{error:#}").contains("unable to freeze") => {}
+            paused => return paused.map(drop),
         }
     }
 }
