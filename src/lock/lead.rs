@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::acquire::request::Purpose;
 use crate::error::{InvalidInput, LockError, RunError};
 use crate::events::log;
+use crate::hold::HoldState;
 use crate::lock::MultiLock;
 use crate::lock::guard::MultiLockGuard;
 use crate::lock::leadership::Leadership;
@@ -276,8 +277,7 @@ impl LockOptions {
             let begun = Instant::now();
             let error = match self.lock().await {
                 Ok(term) => {
-                    term.hold()
-                        .with_state(|state, number| state.lasts_by_design(number));
+                    term.hold().with_state(HoldState::lasts_by_design);
                     return Ok(MultiLockGuard::of(term));
                 }
                 Err(error) => error,
