@@ -13,9 +13,9 @@ use crate::node::PendingRelease;
 use crate::protocol::calls;
 use crate::protocol::claim::Claim;
 use crate::protocol::command::Request;
-use crate::protocol::fault::Fault;
 use crate::protocol::job_mark::JobMark;
 use crate::protocol::node_set::NodeSet;
+use crate::protocol::reply::{self, Marked, Released};
 use crate::round::clocks::Clocks;
 use crate::round::pool::Pool;
 use crate::round::{NoScriptFallback, Round, Trust};
@@ -57,13 +57,12 @@ pub(crate) async fn store_and_release(
 ) -> Result<(Storing, Round), NodeSet> {
     let (yielding, random) = (&pool.topics.yielding, &pool.random);
     yielding.released(&claim.names, random);
-    let mut storing = Storing::new(&claim.names, mark, &claim.field.text(), NodeSet::default());
+    let mut storing = Storing::new(&claim.names, mark, Some(&claim.field.text()), NodeSet::default());
     let mut round = send(pool, &calls::finish(claim, mark), NodeSet::default());
     let sent = round.sent;
-    while let Some((node, answer)) = round.next().await {
-        let listen = matches!(answer, Ok(redis::Value::Int(2)));
+    while let Some((node, marked)) = storing.next(&mut round).await {
+        let listen = marked == Some(Marked::Counts(Released::Whole { others_listen: true }));
         yielding.note_listeners(&claim.names, node, listen, sent, random);
-        storing.count(&mut round, node, answer);
         if storing.stored.len() >= needed {
             return Ok((storing, round));
         }
@@ -87,17 +86,14 @@ pub(crate) async fn store(
     needed: usize,
     stored: NodeSet,
 ) -> bool {
-    let mut storing = Storing::new(names, mark, owner, stored);
+    let mut storing = Storing::new(names, mark, Some(owner), stored);
     let mut delays = Backoff::slow(&pool.random);
     let most_over = pool.slots.len() - needed;
-    while Instant::now() < storing.until && storing.over.len() <= most_over {
+    while Instant::now() < storing.until && storing.missing.len() <= most_over {
         let mut round = send(pool, &storing.request, storing.stored);
-        while let Some((node, answer)) = round.next().await {
-            storing.count(&mut round, node, answer);
-            if storing.stored.len() >= needed {
-                storing.go_on(pool, round, None);
-                return true;
-            }
+        if storing.take(&mut round, needed).await {
+            storing.go_on(pool, round, None);
+            return true;
         }
         sleep(delays.next()).await;
     }
@@ -109,30 +105,20 @@ pub(crate) async fn store(
 ///
 /// The job may be forgotten meanwhile. So the look adds no mark, and nothing is stored if no master has it any more.
 pub(crate) async fn confirm(pool: &Arc<Pool>, names: &Names, mark: &JobMark, needed: usize) -> bool {
-    let (mut confirmed, mut found, mut left_out) =
-        (NodeSet::default(), NodeSet::default(), NodeSet::default());
-    for request in [calls::confirm(names, mark), calls::mark(names, mark, None)] {
+    let mut storing = Storing::new(names, mark, None, NodeSet::default());
+    let mut left_out = NodeSet::default();
+    for request in [calls::confirm(names, mark), Arc::clone(&storing.request)] {
         let mut round = send(pool, &request, left_out);
-        let mut missing = NodeSet::default();
-        while confirmed.len() < needed
-            && let Some((node, answer)) = round.next().await
-        {
-            match answer {
-                Ok(redis::Value::Int(0)) => missing.insert(node),
-                Ok(_) => found.insert(node),
-                Err(_) => {}
-            }
-            if vote_of(&mut round, node, answer) == Vote::Granted {
-                confirmed.insert(node);
-            }
+        let is_confirmed = storing.take(&mut round, needed).await;
+        round.detach(NoScriptFallback::Resend, |_, answer| {
+            VoteKind::of(&reply::marked(answer).1)
+        });
+        if is_confirmed || storing.marked.is_empty() {
+            return is_confirmed;
         }
-        round.detach(NoScriptFallback::Resend, |_, answer| VoteKind::of(&vote(answer)));
-        if confirmed.len() >= needed || found.is_empty() {
-            break;
-        }
-        left_out = pool.all().without(missing);
+        left_out = pool.all().without(storing.missing);
     }
-    confirmed.len() >= needed
+    false
 }
 
 /// Forgets the marks from before on all masters. Returns the answer of each.
@@ -142,7 +128,8 @@ pub(crate) async fn forget(pool: &Arc<Pool>, names: &Names) -> Vec<Vote> {
     let mut round = send(pool, &calls::forget(names, at_ms), NodeSet::default());
     let mut votes = vec![Vote::Pending; pool.slots.len()];
     while let Some((node, answer)) = round.next().await {
-        votes[node] = vote_of(&mut round, node, answer);
+        votes[node] = reply::marked(answer).1;
+        round.voted(node, &votes[node]);
     }
     votes
 }
@@ -158,33 +145,45 @@ pub(crate) struct Storing {
     stored: NodeSet,
     /// Masters that have the mark.
     marked: NodeSet,
-    /// Masters by whose clocks the mark has ended.
-    over: NodeSet,
+    /// Masters without it: it has ended by their clocks, or they were not to store it.
+    missing: NodeSet,
 }
 
 impl Storing {
-    fn new(names: &Names, mark: &JobMark, owner: &str, stored: NodeSet) -> Self {
+    fn new(names: &Names, mark: &JobMark, owner: Option<&str>, stored: NodeSet) -> Self {
         Self {
-            request: calls::mark(names, mark, Some(owner)),
+            request: calls::mark(names, mark, owner),
             until: Instant::now() + mark.keep,
             stored,
             marked: stored,
-            over: NodeSet::default(),
+            missing: NodeSet::default(),
         }
     }
 
-    fn count(&mut self, round: &mut Round, node: usize, answer: Result<redis::Value, Fault>) {
-        let is_beside_another = matches!(answer, Ok(redis::Value::Int(..=-1)));
-        if matches!(answer, Ok(redis::Value::Int(0))) {
-            self.over.insert(node);
+    /// Takes in the answers of a round until `needed` masters have stored the mark. Returns whether they have.
+    async fn take(&mut self, round: &mut Round, needed: usize) -> bool {
+        while self.next(round).await.is_some() {
+            if self.stored.len() >= needed {
+                return true;
+            }
         }
-        let counts = vote_of(round, node, answer) == Vote::Granted;
-        if counts {
-            self.stored.insert(node);
+        false
+    }
+
+    /// Takes in the next answer of a round; `None` at its end.
+    async fn next(&mut self, round: &mut Round) -> Option<(usize, Option<Marked>)> {
+        let (node, answer) = round.next().await?;
+        let (marked, vote) = reply::marked(answer);
+        round.voted(node, &vote);
+        match marked {
+            Some(Marked::Counts(_)) => self.stored.insert(node),
+            Some(Marked::Nowhere) => self.missing.insert(node),
+            Some(Marked::BesideAnother) | None => {}
         }
-        if counts || is_beside_another {
+        if matches!(marked, Some(Marked::Counts(_) | Marked::BesideAnother)) {
             self.marked.insert(node);
         }
+        Some((node, marked))
     }
 
     /// Goes on in the background with the masters that do not have the mark yet. `unreleased` is the hold, with the masters
@@ -193,9 +192,7 @@ impl Storing {
     pub(crate) fn go_on(mut self, pool: &Arc<Pool>, mut round: Round, unreleased: Option<(Claim, NodeSet)>) {
         let this = Arc::clone(pool);
         pool.in_background(async move {
-            while let Some((node, answer)) = round.next().await {
-                self.count(&mut round, node, answer);
-            }
+            self.take(&mut round, usize::MAX).await;
             drop(round);
             let nodes = this.slots.len();
             if let Some((claim, having)) = unreleased {
@@ -227,9 +224,7 @@ impl Storing {
                 let Some(pool) = weak.upgrade() else { return };
                 let mut round = send(&pool, &self.request, self.marked);
                 drop(pool);
-                while let Some((node, answer)) = round.next().await {
-                    self.count(&mut round, node, answer);
-                }
+                self.take(&mut round, usize::MAX).await;
             }
         };
         pool.runtime.spawn(async move {
@@ -243,24 +238,4 @@ impl Storing {
 
 fn send(pool: &Arc<Pool>, request: &Arc<Request>, except: NodeSet) -> Round {
     Round::begin(pool, request, Trust::All, pool.all().without(except))
-}
-
-fn vote_of(round: &mut Round, node: usize, answer: Result<redis::Value, Fault>) -> Vote {
-    let vote = vote(answer);
-    round.voted(node, &vote);
-    vote
-}
-
-fn vote(answer: Result<redis::Value, Fault>) -> Vote {
-    match answer {
-        // An array: the hold was not there any more, and nobody else was.
-        Ok(redis::Value::Int(1..) | redis::Value::Array(_)) => Vote::Granted,
-        Ok(redis::Value::Int(..=-1)) => Vote::Failed {
-            error: "the mark is stored, and somebody else had the name before it".into(),
-        },
-        Ok(_) => Vote::Failed {
-            error: "the time of the mark is over by its clock, or the job was forgotten since".into(),
-        },
-        Err(fault) => fault.vote(),
-    }
 }

@@ -370,6 +370,35 @@ pub(crate) fn released(answer: Result<Value, Fault>) -> Result<Released, Fault> 
         .ok_or_else(|| Fault::Unknown(format!("unexpected answer to release: {value:?}").into()))
 }
 
+/// Result of a call about a job's mark on one master.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Marked {
+    /// The mark is stored, or forgotten; the answer of the release that the call may contain.
+    Counts(Released),
+    /// The mark is stored, and does not count.
+    BesideAnother,
+    Nowhere,
+}
+
+/// Parses the answer to mark, or to finish.
+pub(crate) fn marked(answer: Result<Value, Fault>) -> (Option<Marked>, Vote) {
+    let (marked, error) = match answer {
+        Ok(Value::Int(0)) => (
+            Marked::Nowhere,
+            "the time of the mark is over by its clock, or the job was forgotten since",
+        ),
+        Ok(Value::Int(..0)) => (
+            Marked::BesideAnother,
+            "the mark is stored, and somebody else had the name before it",
+        ),
+        answer => match released(answer) {
+            Ok(released) => return (Some(Marked::Counts(released)), Vote::Granted),
+            Err(fault) => return (None, fault.vote()),
+        },
+    };
+    (Some(marked), Vote::Failed { error: error.into() })
+}
+
 /// Vote of the answer to force: granted if the force came in time and took effect.
 pub(crate) fn forced(answer: Result<Value, Fault>) -> Vote {
     let value = match answer {

@@ -292,6 +292,24 @@ fn the_answer_of_another_call_grants_nothing() {
     }
 }
 
+/// No answer but those of the scripts counts as a mark.
+#[test]
+fn a_mark_counts_beside_any_answer_of_the_release() {
+    let gone = Value::Array(vec![Value::Int(0)]);
+    let listened = Released::Whole { others_listen: true };
+    for (answer, expected) in [
+        (Value::Int(0), Some(Marked::Nowhere)),
+        (Value::Int(-1), Some(Marked::BesideAnother)),
+        (Value::Int(2), Some(Marked::Counts(listened))),
+        (gone, Some(Marked::Counts(Released::Partly))),
+        (Value::Okay, None),
+    ] {
+        let (marked, vote) = marked(Ok(answer));
+        assert_eq!(marked, expected);
+        assert_eq!(vote == Vote::Granted, matches!(expected, Some(Marked::Counts(_))));
+    }
+}
+
 fn any_value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         any::<i64>().prop_map(Value::Int),
@@ -313,6 +331,7 @@ proptest! {
         let _ = Reply::extended(Ok(value.clone()), 3);
         let _ = parse_introduced(&value);
         let _ = super::released(Ok(value.clone()));
+        let _ = marked(Ok(value.clone()));
         let _ = forced(Ok(value.clone()));
         let _ = inspected(Ok(value), 1);
     }
