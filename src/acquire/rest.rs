@@ -12,7 +12,8 @@ use crate::acquire::step::{AFTER_LEASE, NextStep, Refused, is_quorum_open};
 use crate::acquire::waiting::Waiting;
 use crate::error::LockError;
 use crate::events::{EventObserver, WokenBy};
-use crate::node::waiter_state::{CallCounts, WaiterState};
+use crate::node::messages::MessageCounts;
+use crate::node::waiter_state::WaiterState;
 use crate::protocol::tally::LossReason;
 use crate::protocol::waiter::FIRST_MASTER;
 use crate::time::until::until;
@@ -110,19 +111,19 @@ impl Waiting<'_> {
 /// `latest` at most.
 async fn called(
     state: &Arc<WaiterState>,
-    since: &CallCounts,
+    since: &MessageCounts,
     latest: Instant,
     votes: &[Vote],
     needed: usize,
     would_give: impl Fn(&Vote) -> bool,
 ) -> WokenBy {
-    let is_open = |node: usize| state.called_since(node, since) || would_give(&votes[node]);
-    let woken_by = until(&state.notify, || {
+    let is_open = |node: usize| state.messages.came_since(node, since) || would_give(&votes[node]);
+    let woken_by = until(&state.messages.news, || {
         state.rests_until(latest);
         if is_quorum_open(votes, needed, is_open) {
             return Some(WokenBy::Notice);
         }
-        state.interrupted_since(since).then_some(WokenBy::Gap)
+        state.messages.interrupted_since(since).then_some(WokenBy::Gap)
     })
     .await;
     if woken_by == WokenBy::Notice && state.seats_differ(needed) {
@@ -135,7 +136,7 @@ async fn called(
 /// libraries.
 async fn appointed(state: &WaiterState) {
     loop {
-        let mut notified = pin!(state.notify.notified());
+        let mut notified = pin!(state.messages.news.notified());
         notified.as_mut().enable();
         let Some(at) = state.alarm() else {
             notified.await;

@@ -95,7 +95,7 @@ impl DelayedRollback {
         // If a master had forgotten the script, the waiter did not get into the queues there, and is not called.
         let unless_queued = move |answer: &Result<Value, Fault>| {
             if Fault::is_no_script(answer) {
-                waiting.state.interrupt();
+                waiting.state.messages.interrupt();
             }
         };
         pool.in_background(async move {

@@ -19,7 +19,7 @@ use crate::hold::client::NEAR_US;
 use crate::hold::grant::Hold;
 use crate::interop::foreign_releases::ForeignReleases;
 use crate::lock::hold_guard::HoldGuard;
-use crate::node::waiter_state::CallCounts;
+use crate::node::messages::MessageCounts;
 use crate::protocol::node_set::NodeSet;
 use crate::protocol::tally::LossReason;
 use crate::protocol::waiter::{FIRST_MASTER, LAST, Precedence, Waiter, WaiterKind};
@@ -35,7 +35,7 @@ pub(super) struct Waiting<'a> {
     pub(super) request: &'a AcquireRequest,
     pub(super) entry: QueueEntry,
     /// Calls that had come before the last attempt was sent.
-    pub(super) calls_before: CallCounts,
+    pub(super) calls_before: MessageCounts,
     /// Whether the last attempt was sent with a place in the queues.
     pub(super) was_queued: bool,
     /// Whether another task of the owner was inside before the last attempt.
@@ -80,7 +80,7 @@ impl<'a> Waiting<'a> {
         let mut waiting = Self {
             request,
             entry: QueueEntry { waiter, state },
-            calls_before: CallCounts::default(),
+            calls_before: MessageCounts::default(),
             was_queued: false,
             was_inside: false,
             mailbox: Arc::new(Mailbox::new()),
@@ -407,7 +407,7 @@ fn watch_absence_of(
             };
             entry.withdraw_all(&client.pool, &names);
             // No master calls the waiter any more.
-            state.interrupt();
+            state.messages.interrupt();
         });
 }
 

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::interop::subscription::{NoticeCounts, Subscription};
+use crate::interop::subscription::Subscription;
 use crate::node::ChannelForm;
+use crate::node::messages::MessageCounts;
 use crate::protocol::kind::HoldKind;
 use crate::round::pool::Pool;
 use crate::values::names::Names;
@@ -13,13 +14,13 @@ use crate::values::names::Names;
 pub(crate) struct ForeignReleases {
     subscription: Option<Subscription>,
     /// Counts of announcements before the last attempt was sent.
-    before: Option<NoticeCounts>,
+    before: Option<MessageCounts>,
 }
 
 impl ForeignReleases {
     /// Notes that an attempt is about to be sent: notices count from here on.
     pub(crate) fn before_asking(&mut self) {
-        self.before = self.subscription.as_ref().map(Subscription::counts);
+        self.before = self.subscription.as_ref().map(|it| it.messages.by_now());
     }
 
     pub(crate) fn listens(&self) -> bool {
@@ -38,16 +39,16 @@ impl ForeignReleases {
         self.subscription = Some(Subscription::begin(pool, channels).await);
     }
 
-    /// Resolves when a client of another library has announced a release on a master that `counts` accepts. Notices that
+    /// Resolves when a client of another library has announced a release on a master that `counts` accepts. Messages that
     /// came during the attempt count, except from masters that are `rolled_back`: these may have announced the rollback of
     /// the waiter's attempt before the last.
     pub(crate) async fn released(&self, rolled_back: impl Fn(usize) -> bool, counts: impl Fn(usize) -> bool) {
         let Some(subscription) = &self.subscription else {
             return std::future::pending().await;
         };
-        let now = subscription.counts();
-        let before = self.before.clone().unwrap_or_else(|| subscription.counts());
-        let since = before.or(now, rolled_back);
-        subscription.notified(&since, counts).await;
+        let now = subscription.messages.by_now();
+        let before = self.before.as_ref().unwrap_or(&now).clone();
+        let since = before.or(&now, rolled_back);
+        subscription.messages.news_since(&since, counts).await;
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use futures::future::join_all;
 use tokio::time::timeout;
 
-use crate::node::channels::Topic;
+use crate::node::messages::Messages;
 use crate::node::{ChannelForm, Inbox};
 use crate::round::pool::Pool;
 
@@ -14,29 +14,8 @@ use crate::round::pool::Pool;
 pub(crate) struct Subscription {
     /// Not kept alive: a watcher may have the subscription for longer than there is a client.
     pool: Weak<Pool>,
-    topics: Vec<(ChannelForm, String, Arc<Topic>)>,
-}
-
-/// Numbers of messages at some moment.
-#[derive(Clone, Debug)]
-pub(crate) struct NoticeCounts {
-    notices: Vec<u64>,
-    interruptions: u64,
-}
-
-impl NoticeCounts {
-    /// Replaces the numbers of the masters that `then` accepts by those of another moment.
-    pub(crate) fn or(mut self, other: Self, then: impl Fn(usize) -> bool) -> Self {
-        for (node, notices) in other
-            .notices
-            .into_iter()
-            .enumerate()
-            .filter(|(node, _)| then(*node))
-        {
-            self.notices[node] = notices;
-        }
-        self
-    }
+    channels: Vec<(ChannelForm, String)>,
+    pub(crate) messages: Arc<Messages>,
 }
 
 impl Subscription {
@@ -46,74 +25,20 @@ impl Subscription {
         pool: &Arc<Pool>,
         channels: impl IntoIterator<Item = (ChannelForm, String)>,
     ) -> Self {
-        let mut subscription = Self {
+        let subscription = Self {
             pool: Arc::downgrade(pool),
-            topics: Vec::new(),
+            channels: channels.into_iter().collect(),
+            messages: Arc::new(Messages::new(pool.slots.len())),
         };
         let mut calls = Vec::new();
-        for (form, channel) in channels {
-            let topic = pool.topics.join(form, &channel, || {
-                calls.extend(listen(true, pool, form, &channel));
+        for (form, channel) in &subscription.channels {
+            pool.topics.join(*form, channel, &subscription.messages, || {
+                calls.extend(listen(true, pool, *form, channel));
             });
-            subscription.topics.push((form, channel, topic));
         }
         let confirmed = join_all(calls.into_iter().map(Inbox::answer));
         let _ = timeout(pool.config.node_timeout, confirmed).await;
         subscription
-    }
-
-    /// Numbers of messages by now. Taken before an attempt is sent, they show later which messages have come
-    /// since.
-    pub(crate) fn counts(&self) -> NoticeCounts {
-        NoticeCounts {
-            notices: (0..self.nodes()).map(|node| self.notices(node)).collect(),
-            interruptions: self.interruptions(),
-        }
-    }
-
-    /// Waits until a master that `counts` accepts has sent a message since then, or the subscription was
-    /// interrupted.
-    pub(crate) async fn notified(&self, since: &NoticeCounts, counts: impl Fn(usize) -> bool) {
-        self.until(since.interruptions, || {
-            let mut notices = since.notices.iter().enumerate();
-            notices.any(|(node, old)| counts(node) && self.notices(node) > *old)
-        })
-        .await;
-    }
-
-    /// Waits until `is_met` holds, or until there were more interruptions.
-    async fn until(&self, interruptions: u64, mut is_met: impl FnMut() -> bool) {
-        loop {
-            // Enabled before the check, so that no message is missed between the check and the wait.
-            let mut notices_to_come: Vec<_> = self
-                .topics
-                .iter()
-                .map(|(_, _, topic)| Box::pin(topic.notified()))
-                .collect();
-            for notified in &mut notices_to_come {
-                notified.as_mut().enable();
-            }
-            if is_met() || self.interruptions() > interruptions {
-                return;
-            }
-            futures::future::select_all(notices_to_come).await;
-        }
-    }
-
-    /// Number of masters.
-    fn nodes(&self) -> usize {
-        self.topics.first().map_or(0, |(_, _, topic)| topic.nodes())
-    }
-
-    fn notices(&self, node: usize) -> u64 {
-        self.topics.iter().map(|(_, _, topic)| topic.notices(node)).sum()
-    }
-
-    fn interruptions(&self) -> u64 {
-        self.topics
-            .iter()
-            .map(|(_, _, topic)| topic.interruptions())
-            .sum()
     }
 }
 
@@ -121,8 +46,8 @@ impl Drop for Subscription {
     fn drop(&mut self) {
         let Some(pool) = self.pool.upgrade() else { return };
         let mut calls = Vec::new();
-        for (form, channel, _) in &self.topics {
-            pool.topics.leave(*form, channel, || {
+        for (form, channel) in &self.channels {
+            pool.topics.leave(*form, channel, &self.messages, || {
                 calls.extend(listen(false, &pool, *form, channel));
             });
         }

@@ -177,7 +177,7 @@ impl LeaderWatch {
         let subscription = Subscription::begin(&pool, channels).await;
         drop(pool);
         loop {
-            let (begun, before) = (Instant::now(), subscription.counts());
+            let (begun, before) = (Instant::now(), subscription.messages.by_now());
             let Some(pool) = self.pool.upgrade() else { return };
             let reports = look(&pool, &self.names, HoldKind::Plain).await;
             drop(pool);
@@ -185,7 +185,7 @@ impl LeaderWatch {
             let latest = begun + half_lease;
             let next = self.ends.map_or(latest, |ends| latest.min(ends + MARGIN));
             let after_a_message = async {
-                subscription.notified(&before, |_| true).await;
+                subscription.messages.news_since(&before, |_| true).await;
                 sleep_until(begun + BETWEEN_LOOKS).await;
             };
             tokio::select! {

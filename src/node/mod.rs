@@ -13,6 +13,7 @@ mod inbox;
 mod introduction;
 mod keeper;
 pub(crate) mod label;
+pub(crate) mod messages;
 mod pace;
 pub(crate) mod recalls;
 mod redis;

@@ -1,7 +1,7 @@
 //! State of one waiter in this process: the calls for it, its places in queues, and whether its task is polled.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
+use super::messages::{MessageCounts, Messages};
 use crate::protocol::node_set::NodeSet;
 use crate::protocol::waiter::WaiterCall;
 use crate::time::until::until;
@@ -27,18 +28,14 @@ pub(super) struct PollDeadlines {
 /// wait is over.
 pub(crate) struct WaiterState {
     pub(crate) number: u64,
-    /// Number of calls from each master.
-    counts: SmallVec<[AtomicU32; 8]>,
+    /// Calls from the masters.
+    pub(crate) messages: Messages,
     /// For a permit, the seat that each master has named last; 0 for none.
     seats: Mutex<SmallVec<[u8; 8]>>,
     /// Names of calls since the waiter asked for the name last.
     names: Mutex<Vec<Box<str>>>,
     /// Time at which the waiter is to ask, by the masters' messages since it asked last.
     alarm: Mutex<Option<Instant>>,
-    /// Number of interruptions of the subscription. During one, calls may have been missed.
-    interruptions: AtomicU32,
-    /// Notified when there is a call, and when calls may have been missed.
-    pub(crate) notify: Notify,
     /// Masters on which the waiter may be in a queue, as the bits of a [`NodeSet`].
     places: AtomicU64,
     /// Whether the wait is over, with or without a hold.
@@ -62,13 +59,6 @@ struct Absence {
 }
 
 type AbsenceHandler = dyn Fn(&Arc<WaiterState>) + Send + Sync;
-
-/// Calls up to some moment.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct CallCounts {
-    calls: SmallVec<[u32; 8]>,
-    interruptions: u32,
-}
 
 impl PollDeadlines {
     /// Resolves with a waiter whose task was not polled in time.
@@ -98,12 +88,10 @@ impl WaiterState {
     pub(super) fn new(number: u64, nodes: usize, deadlines: &Arc<PollDeadlines>) -> Self {
         Self {
             number,
-            counts: (0..nodes).map(|_| AtomicU32::new(0)).collect(),
+            messages: Messages::new(nodes),
             seats: Mutex::default(),
             names: Mutex::default(),
             alarm: Mutex::default(),
-            interruptions: AtomicU32::new(0),
-            notify: Notify::new(),
             places: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
             absence: Mutex::default(),
@@ -120,7 +108,7 @@ impl WaiterState {
                     Some(seat) => self.note_seat(node, seat),
                     None => self.called_for(call.name),
                 }
-                self.count(node);
+                self.messages.count(node);
             }
             Some(later) => self.ask_at(now + later),
         }
@@ -129,23 +117,12 @@ impl WaiterState {
         if self.may_be_queued() {
             self.wakes_by(now + call.later.unwrap_or_default());
         }
-        self.notify.notify_waiters();
+        self.messages.news.notify_waiters();
     }
 
     /// Notes that a master would let the waiter in now, as an answer tells.
     pub(crate) fn open(&self, node: usize) {
-        self.count(node);
-        self.notify.notify_waiters();
-    }
-
-    fn count(&self, node: usize) {
-        self.counts[node].fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Makes the waiter ask, because calls may have been missed.
-    pub(crate) fn interrupt(&self) {
-        self.interruptions.fetch_add(1, Ordering::Relaxed);
-        self.notify.notify_waiters();
+        self.messages.came(node);
     }
 
     fn called_for(&self, name: &str) {
@@ -157,7 +134,7 @@ impl WaiterState {
 
     fn note_seat(&self, node: usize, seat: u8) {
         let mut seats = self.seats.lock();
-        seats.resize(self.counts.len(), 0);
+        seats.resize(self.messages.nodes(), 0);
         seats[node] = seat;
     }
 
@@ -179,7 +156,7 @@ impl WaiterState {
 
     /// Waits while [`seats_differ`](Self::seats_differ).
     pub(crate) async fn seats_agree(&self, needed: usize) {
-        until(&self.notify, || (!self.seats_differ(needed)).then_some(())).await;
+        until(&self.messages.news, || (!self.seats_differ(needed)).then_some(())).await;
     }
 
     fn ask_at(&self, at: Instant) {
@@ -193,23 +170,9 @@ impl WaiterState {
     }
 
     /// Calls by now. The waiter is about to ask, so the time of an earlier message no longer matters.
-    pub(crate) fn snapshot(&self) -> CallCounts {
+    pub(crate) fn snapshot(&self) -> MessageCounts {
         *self.alarm.lock() = None;
-        let calls = self.counts.iter();
-        CallCounts {
-            calls: calls.map(|count| count.load(Ordering::Relaxed)).collect(),
-            interruptions: self.interruptions.load(Ordering::Relaxed),
-        }
-    }
-
-    /// Whether a master has called since then.
-    pub(crate) fn called_since(&self, node: usize, since: &CallCounts) -> bool {
-        self.counts[node].load(Ordering::Relaxed) != since.calls[node]
-    }
-
-    /// Whether calls may have been missed since then.
-    pub(crate) fn interrupted_since(&self, since: &CallCounts) -> bool {
-        self.interruptions.load(Ordering::Relaxed) != since.interruptions
+        self.messages.by_now()
     }
 
     /// Takes the names of the calls since the last time.

@@ -60,7 +60,10 @@ impl Waiters {
 
     /// Makes every waiter ask, because calls may have been missed.
     pub(crate) fn interrupt(&self) {
-        self.waiting.lock().values().for_each(|state| state.interrupt());
+        self.waiting
+            .lock()
+            .values()
+            .for_each(|state| state.messages.interrupt());
     }
 }
 
@@ -83,11 +86,11 @@ mod tests {
             name: "a",
         };
         assert_eq!(waiters.call(1, call(one.number)), None);
-        assert!(one.called_since(1, &before) && !one.called_since(0, &before));
-        assert!(!two.called_since(1, &before));
+        assert!(one.messages.came_since(1, &before) && !one.messages.came_since(0, &before));
+        assert!(!two.messages.came_since(1, &before));
         assert_eq!((one.take_names(), one.take_names()), (vec!["a".into()], vec![]));
         waiters.interrupt();
-        assert!(two.interrupted_since(&before));
+        assert!(two.messages.interrupted_since(&before));
         waiters.remove(one.number);
         let stale = StaleWaiter {
             number: one.number,

@@ -40,7 +40,7 @@ impl QueueEntry {
         let round = round.when_sent_again(move |_| {
             // A question may have put the waiter back into the queue in between. So the waiter asks again after this.
             if !waiting.is_over() {
-                waiting.interrupt();
+                waiting.messages.interrupt();
             }
         });
         let round = round.when_unconfirmed(move |node| {

@@ -103,7 +103,7 @@ impl Pool {
         let servers = Arc::new(KnownServers::new(nodes.len(), clock));
         let id = random.uuid();
         let label = client_label::text(config.client_label.as_deref());
-        let topics = Arc::new(Topics::new(nodes.len(), keys::calls(id)));
+        let topics = Arc::new(Topics::new(keys::calls(id)));
         let steps = Arc::new(Steps::new(nodes.len()));
         let (backlog_drained, changed) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let slots: Vec<_> = nodes
