@@ -10,9 +10,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{Either, maybe_done, select, select_all, try_join_all};
+use futures::future::{select_all, try_join_all};
 use futures::stream::{FuturesUnordered, StreamExt};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::acquire::outcome::{Guards, LastRefusal, MemberError};
 use crate::acquire::patience::Patience;
@@ -183,36 +183,23 @@ async fn rest_together(
     let closing: Vec<_> = pools.map(|pool| pool.closing.clone()).collect();
     let closed = select_all(closing.iter().map(|closing| Box::pin(closing.cancelled())));
     let resting = async {
-        let (mut awaited, mut others) = (None, Vec::new());
-        for (index, waiter) in waiters.iter_mut().enumerate() {
-            if index == blocked.by {
-                awaited = Some(waiter);
-            } else {
-                others.push((index, waiter));
-            }
-        }
-        let Some(awaited) = awaited else { return Ok(()) };
-        let mut first = pin!(maybe_done(rest_of(blocked.by, awaited, refused)));
+        let members = waiters.iter_mut().enumerate();
+        let (mut awaited, mut others): (Vec<_>, Vec<_>) =
+            members.partition(|(index, _)| *index == blocked.by);
+        let Some(awaited) = awaited.first_mut() else {
+            return Ok(());
+        };
+        let mut awaited = pin!(rest_of(awaited, refused));
         let has_time = has_one_ticket && Instant::now() < blocked.until;
         if has_time {
-            let others = others
-                .iter_mut()
-                .map(|(index, waiter)| rest_of(*index, waiter, refused));
             // The next round is worthwhile once the lock in the way is open. That round shows at once whether
             // another lock is in the way, and then the time for that lock begins. The others are polled
             // first: each takes in its refusal.
-            let awaited = async {
-                match select(pin!(try_join_all(others)), &mut first).await {
-                    Either::Left((others, first)) => {
-                        others?;
-                        first.await;
-                    }
-                    Either::Right(_) => {}
-                }
-                Ok(())
-            };
-            if let Ok(others) = timeout_at(blocked.until, awaited).await {
-                return others.and(first.take_output().unwrap_or(Ok(())));
+            tokio::select! {
+                biased;
+                Err(error) = try_join_all(others.iter_mut().map(|member| rest_of(member, refused))) => return Err(error),
+                rested = &mut awaited => return rested,
+                () = sleep_until(blocked.until) => {}
             }
         }
         for (index, waiter) in others {
@@ -221,8 +208,7 @@ async fn rest_together(
             }
             waiter.withdraw();
         }
-        (&mut first).await;
-        first.take_output().unwrap_or(Ok(()))
+        awaited.await
     };
     tokio::select! {
         biased;
@@ -233,14 +219,13 @@ async fn rest_together(
 
 /// Sleep of a waiter that was refused. A waiter that was granted does not sleep.
 async fn rest_of(
-    index: usize,
-    waiter: &mut Waiting<'_>,
+    (index, waiter): &mut (usize, &mut Waiting<'_>),
     refused: &[Option<Refusal>],
 ) -> Result<(), MemberError<LockError>> {
-    let Some(refusal) = &refused[index] else {
-        return Ok(());
-    };
-    waiter.rest_after(refusal).await.map_err(|error| (index, error))
+    match &refused[*index] {
+        Some(refusal) => waiter.rest_after(refusal).await.map_err(|error| (*index, error)),
+        None => Ok(()),
+    }
 }
 
 /// Gives all waiters of a set one ticket: a random time of at most [`SPREAD`] after the latest ticket that they drew,
