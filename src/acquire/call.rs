@@ -29,25 +29,21 @@ pub(crate) async fn try_one(request: &mut AcquireRequest) -> Result<HoldGuard, L
     // Most entries of an owner end with the first, which costs less than a call of an async function.
     let acquired = match reenter(request) {
         Ok(Reentry::Entered(guard)) => Ok(guard),
-        _ => match acquire(request).await {
-            Ok(guard) => Ok(guard),
-            Err(refusal) => wait_if_idle(request, refusal)
-                .await
-                .map_err(|refusal| refusal.error),
-        },
+        _ => try_alone(request).await.map_err(|refusal| refusal.error),
     };
     request.ended(acquired.as_ref());
     acquired
 }
 
-/// Apart from the try: one more async function around both costs each re-entry a tenth.
-async fn wait_if_idle(request: &AcquireRequest, refusal: Refusal) -> Result<HoldGuard, Refusal> {
-    if !may_be_idle(&refusal) {
-        return Err(refusal);
+async fn try_alone(request: &AcquireRequest) -> Result<HoldGuard, Refusal> {
+    match acquire(request).await {
+        Err(refusal) if may_be_idle(&refusal) => {
+            let until = Instant::now() + request.client.pool.config.node_timeout;
+            // Few calls need it, and its state is large.
+            Box::pin(wait_for_idle(request, until)).await.ok_or(refusal)
+        }
+        tried => tried,
     }
-    let until = Instant::now() + request.client.pool.config.node_timeout;
-    // Few calls need it, and its state is large.
-    Box::pin(wait_for_idle(request, until)).await.ok_or(refusal)
 }
 
 /// Whether only grants are in the way that nobody may hold.
@@ -91,7 +87,14 @@ pub(crate) async fn lock(
     let begun = Instant::now();
     let mut last = None;
     let acquired = match wait.and_then(bounded) {
-        Some(Duration::ZERO) => once(all, &mut last).await,
+        Some(Duration::ZERO) => match try_set(all).await {
+            // Only time can help.
+            Err((index, refusal)) if refusal.reason != LossReason::Final => {
+                last = Some((index, Arc::new(refusal.error)));
+                None
+            }
+            tried => Some(tried.map_err(|(index, refusal)| (index, refusal.error))),
+        },
         Some(wait) => timeout_at(begun + wait, until_granted(all, &mut last)).await.ok(),
         None => Some(until_granted(all, &mut last).await),
     };
@@ -125,20 +128,6 @@ fn ended(
     acquired
 }
 
-/// Tries once. Returns `None`, with the reason in `last`, if only time can help.
-async fn once(
-    all: &[AcquireRequest],
-    last: &mut LastRefusal,
-) -> Option<Result<Guards, MemberError<LockError>>> {
-    match try_set(all).await {
-        Err((index, refusal)) if refusal.reason != LossReason::Final => {
-            *last = Some((index, Arc::new(refusal.error)));
-            None
-        }
-        settled => Some(settled.map_err(|(index, refusal)| (index, refusal.error))),
-    }
-}
-
 /// Waits until all are granted, unless two of the locks turn out to want the same name of the same server.
 async fn until_granted(
     all: &[AcquireRequest],
@@ -162,13 +151,8 @@ async fn until_granted(
 /// again: no lock is held during the wait for another.
 async fn try_set(all: &[AcquireRequest]) -> Result<Guards, MemberError<Refusal>> {
     if let [alone] = all {
-        let guard = match acquire(alone).await {
-            Ok(guard) => guard,
-            Err(refusal) => wait_if_idle(alone, refusal)
-                .await
-                .map_err(|refusal| (0, refusal))?,
-        };
-        return Ok(Guards::from_buf([guard]));
+        let tried = try_alone(alone).await.map_err(|refusal| (0, refusal));
+        return Ok(Guards::from_buf([tried?]));
     }
     let mut until = None;
     loop {
