@@ -52,8 +52,7 @@ pub(super) async fn line_up(
                 delivery
             }
         };
-        // The clocks are outdated after the wait.
-        waiting.clocks = None;
+        waiting.forget_clocks();
         let is_concurrent = matches!(delivery, ControlFlow::Continue(Some(Delivery::Concurrent)));
         let attempted = match delivery {
             ControlFlow::Continue(None) => continue,

@@ -25,8 +25,8 @@ pub(super) async fn wait_for_one(
 ) -> Result<HoldGuard, LockError> {
     let mut patience = Patience::of_a_wait_since(waiter.since);
     loop {
-        // The turn in the line is taken back from a task that is not polled in time.
-        // Tasks of one process may have permits at the same time, so each of them asks.
+        // Tasks of one process may have permits at the same time, so each of them asks. Any other task asks with the turn in
+        // the line, which is taken back from a task that is not polled in time.
         if waiter.request.permits.is_none()
             && !waiter.mailbox.has_turn()
             && let ControlFlow::Break(guard) = line_up(waiter, &mut patience, last).await?

@@ -155,13 +155,17 @@ impl<'a> Waiting<'a> {
         while !self.has_ticket {
             sleep(pauses.next(OUTAGE)).await;
             self.draw_ticket();
-            // The clocks are outdated by the next question.
-            self.clocks = None;
+            self.forget_clocks();
             if self.has_ticket {
                 drawn(self.entry.waiter.ticket);
             }
         }
         std::future::pending::<()>().await;
+    }
+
+    /// Forgets the clocks of the masters, which are outdated by the next question: this task waits before it.
+    pub(super) fn forget_clocks(&mut self) {
+        self.clocks = None;
     }
 
     /// Precedence of a question at the same time as other tasks of the line.
@@ -219,8 +223,7 @@ impl<'a> Waiting<'a> {
         if let Some(until) = request.client.pool.topics.yielding.until(&request.names) {
             self.entry.state.rests_until(until);
             request.unless_closed(sleep_until(until)).await?;
-            // The clocks are outdated after the sleep.
-            self.clocks = None;
+            self.forget_clocks();
         }
         Ok(())
     }
