@@ -350,7 +350,7 @@ impl Grant {
             left: state.left(now),
             lease: state.longer.is_none().then_some(state.lease),
             begun: self.begun,
-            for_so_long: now.since(self.begun).saturating_sub(self.took),
+            age_since_grant: now.since(self.begun).saturating_sub(self.took),
             elsewhere: state.elsewhere,
             may_stay: state.may_stay(now.since(self.begun)),
             beside_redisson: self.beside_redisson,

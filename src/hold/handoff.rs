@@ -43,7 +43,7 @@ pub(super) struct Handoff {
     /// Time before the acquire was sent.
     pub(super) begun: Moment,
     /// Time since it was granted.
-    pub(super) for_so_long: Duration,
+    pub(super) age_since_grant: Duration,
     /// Waiters elsewhere.
     pub(super) elsewhere: Option<WaitersElsewhere>,
     /// Whether the grant stays with the client until it is recalled.
@@ -78,7 +78,7 @@ fn is_in_turn(offer: &Handoff, options: &LineOptions, next: &NextInLine) -> bool
     // Whether the task began to wait before a moment, by the clock of this process; equal times do not count.
     let waited_at = |moment: Moment| !moment.since(next.begun).is_zero();
     let is_older = |first: NonZeroU64| next.ticket.is_some_and(|ticket| ticket < first.get());
-    if offer.beside_redisson && offer.for_so_long >= BESIDE_OTHERS {
+    if offer.beside_redisson && offer.age_since_grant >= BESIDE_OTHERS {
         return false;
     }
     match offer.elsewhere {

@@ -257,7 +257,7 @@ impl Link {
     /// Notes that a call sent at `sent` had no answer by its deadline.
     /// - The deadline does not count if another message came after `sent`: the master is slow, and not gone.
     /// - Calls that were under way together count once: a short delay under load is not a dead connection.
-    pub(crate) fn kept_silent(&self, sent: Instant) {
+    pub(crate) fn note_missed_deadline(&self, sent: Instant) {
         let mut silence = self.silence.lock();
         let came_since = |time| self.wire.last_received().is_some_and(|received| received >= time);
         let is_slow = came_since(sent);

@@ -47,7 +47,7 @@ impl<'a> Pace<'a> {
         if deferrals.is_under_way()
             && let Some(sent) = self.sent.take()
         {
-            link.kept_silent(sent);
+            link.note_missed_deadline(sent);
             self.overdue.get_or_insert_with(Instant::now);
         }
         self.sent = None;
@@ -76,7 +76,7 @@ impl<'a> Pace<'a> {
     pub(super) fn listen(&mut self, link: &Link) {
         let Some(since) = self.overdue.take() else { return };
         if link.is_waiting() && link.last_received() < since {
-            link.kept_silent(since);
+            link.note_missed_deadline(since);
             self.overdue = Some(Instant::now());
         }
     }

@@ -21,7 +21,7 @@ use crate::values::names::Names;
 use crate::values::token::Block;
 
 macro_rules! script {
-    ($constant:ident, $op:ident, $file:literal $(, behind $shared:literal)*) => {
+    ($constant:ident, $op:ident, $file:literal $(, after $shared:literal)*) => {
         static $constant: Script = Script::new(
             Op::$op,
             $file,
@@ -34,21 +34,21 @@ macro_rules! script {
     };
 }
 
-script!(ACQUIRE, Acquire, "acquire", behind "captions", behind "labels", behind "queue", behind "readers", behind "fences");
-script!(EXTEND, Extend, "extend", behind "forces", behind "captions", behind "queue", behind "permits", behind "readers", behind "fences");
-script!(RELEASE, Release, "release", behind "captions", behind "announce", behind "queue", behind "permits", behind "readers");
-script!(DOWNGRADE, Downgrade, "downgrade", behind "queue", behind "readers");
-script!(RETAIN, Retain, "retain", behind "captions", behind "queue");
-script!(WITHDRAW, Withdraw, "withdraw", behind "queue", behind "permits", behind "readers");
-script!(INSPECT, Inspect, "inspect", behind "forces", behind "captions", behind "labels");
-script!(FORCE, Force, "force", behind "forces", behind "captions", behind "announce", behind "queue", behind "permits", behind "readers");
+script!(ACQUIRE, Acquire, "acquire", after "captions", after "labels", after "queue", after "readers", after "fences");
+script!(EXTEND, Extend, "extend", after "forces", after "captions", after "queue", after "permits", after "readers", after "fences");
+script!(RELEASE, Release, "release", after "captions", after "announce", after "queue", after "permits", after "readers");
+script!(DOWNGRADE, Downgrade, "downgrade", after "queue", after "readers");
+script!(RETAIN, Retain, "retain", after "captions", after "queue");
+script!(WITHDRAW, Withdraw, "withdraw", after "queue", after "permits", after "readers");
+script!(INSPECT, Inspect, "inspect", after "forces", after "captions", after "labels");
+script!(FORCE, Force, "force", after "forces", after "captions", after "announce", after "queue", after "permits", after "readers");
 script!(INTRODUCE, Introduce, "introduce");
 script!(LABEL, Label, "label");
-script!(ACQUIRE_ONCE, Acquire, "acquire", behind "captions", behind "labels", behind "queue", behind "readers", behind "fences", behind "done");
-script!(ACQUIRE_PERMIT, Acquire, "acquire", behind "captions", behind "labels", behind "queue", behind "permits", behind "readers", behind "fences", behind "permit");
+script!(ACQUIRE_ONCE, Acquire, "acquire", after "captions", after "labels", after "queue", after "readers", after "fences", after "done");
+script!(ACQUIRE_PERMIT, Acquire, "acquire", after "captions", after "labels", after "queue", after "permits", after "readers", after "fences", after "permit");
 script!(LIST, Inspect, "list");
-script!(MARK, Mark, "mark", behind "marks");
-script!(FINISH, Mark, "release", behind "captions", behind "announce", behind "queue", behind "permits", behind "readers", behind "marks", behind "finish");
+script!(MARK, Mark, "mark", after "marks");
+script!(FINISH, Mark, "release", after "captions", after "announce", after "queue", after "permits", after "readers", after "marks", after "finish");
 
 /// All scripts that a client loads when it sets a connection up. Scripts of permits, of jobs that are done once, and
 /// of lists are loaded when they are used first.

@@ -527,7 +527,7 @@ impl Round {
         for node in self.inbox.stop_waiting(late, silence) {
             let Some(link) = link(node) else { continue };
             if at_deadline {
-                link.kept_silent(self.asked_at(node).0);
+                link.note_missed_deadline(self.asked_at(node).0);
             }
             if self.release.is_some() {
                 link.note_unanswered_release();

@@ -18,7 +18,7 @@ fn passes(later: u64, change: impl FnOnce(&mut Handoff, &mut LineOptions, &mut N
         left: LEASE,
         lease: Some(LEASE),
         begun: at(1_000),
-        for_so_long: Duration::from_millis(later),
+        age_since_grant: Duration::from_millis(later),
         elsewhere: None,
         may_stay: false,
         beside_redisson: false,
