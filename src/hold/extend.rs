@@ -33,7 +33,7 @@ pub(crate) struct Extension {
     client: Arc<ClientCore>,
     round: Round,
     extended: Vec<Extended>,
-    apart: FuturesUnordered<BoxFuture<'static, Apart>>,
+    single_votes: FuturesUnordered<BoxFuture<'static, SingleVote>>,
 }
 
 /// A hold's part of the round.
@@ -55,7 +55,7 @@ struct Extended {
 }
 
 /// An answer about one hold alone: index of the hold, master, vote.
-type Apart = (usize, usize, Vote);
+type SingleVote = (usize, usize, Vote);
 
 impl Extended {
     /// Renewal of the hold as one of this kind.
@@ -106,7 +106,7 @@ impl Extension {
             client: Arc::clone(client),
             round: Round::begin(pool, &request, Trust::Extension(needed), pool.all()),
             extended,
-            apart: FuturesUnordered::new(),
+            single_votes: FuturesUnordered::new(),
         }
     }
 
@@ -118,7 +118,7 @@ impl Extension {
     pub(crate) async fn take_next(&mut self) -> bool {
         tokio::select! {
             biased;
-            Some((index, node, vote)) = self.apart.next(), if !self.apart.is_empty() => {
+            Some((index, node, vote)) = self.single_votes.next(), if !self.single_votes.is_empty() => {
                 self.count(index, node, vote);
             }
             Some((node, answer)) = self.round.next() => self.answered(node, answer),
@@ -133,7 +133,7 @@ impl Extension {
     fn answered(&mut self, node: usize, answer: Result<Value, Fault>) {
         let may_concern_one = answer.as_ref().is_err_and(Fault::may_concern_one);
         if may_concern_one && self.extended.len() > 1 {
-            return self.ask_apart(node);
+            return self.ask_one_by_one(node);
         }
         let clock_quarantine = self.round.clock_quarantine(node);
         let replies = Reply::extended(answer, self.extended.len());
@@ -150,7 +150,7 @@ impl Extension {
     }
 
     /// Asks a master for every hold separately, after an error that may be about one of them only.
-    fn ask_apart(&mut self, node: usize) {
+    fn ask_one_by_one(&mut self, node: usize) {
         for (index, entry) in self.extended.iter_mut().enumerate() {
             // The kind of the entry stays: other masters answer to the question as it was.
             let renewal = entry.renewal_as(entry.hold.grant.kind());
@@ -159,7 +159,7 @@ impl Extension {
             let mut round =
                 Round::begin(&self.client.pool, &request, trust, NodeSet::one(node)).trace_quorum(1);
             let grant = Arc::clone(&entry.hold.grant);
-            self.apart.push(Box::pin(async move {
+            self.single_votes.push(Box::pin(async move {
                 let reply = round
                     .next()
                     .await
@@ -238,7 +238,7 @@ impl Extension {
         let grant = &hold.grant;
         if let Some(asked) = retake::begin(&self.client.pool, grant, *lease, node) {
             log::retaken(&grant.names, self.client.pool.slots[node].label());
-            self.apart.push(Box::pin(async move {
+            self.single_votes.push(Box::pin(async move {
                 let (mut round, vote) = asked.await;
                 round.voted_in_batch([&vote].into_iter());
                 (index, node, vote)
