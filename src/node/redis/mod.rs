@@ -4,13 +4,13 @@
 pub(super) mod address;
 pub(super) mod examine;
 mod info;
-mod introduction;
 pub(super) mod lookup;
 mod pipeline;
 pub(crate) mod questions;
 mod refresh;
 pub(super) mod resp;
 pub(super) mod server;
+mod server_answers;
 mod setup;
 mod socket;
 pub(super) mod tls;

@@ -10,11 +10,11 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::address::Address;
-use super::introduction::{Introduction, capabilities, identity};
 use super::lookup::Lookup;
 use super::pipeline::{Driver, Pipe};
 use super::questions::{denied, judge};
 use super::refresh;
+use super::server_answers::{ServerAnswers, capabilities, identity};
 use super::setup::{Login, log_in};
 use super::socket::{self, Stream};
 use super::tls::Tls;
@@ -220,10 +220,10 @@ impl Server {
 
     pub(super) async fn introduce(&self, pipe: &Pipe, resp3: bool) -> Result<Peer, NodeError> {
         let asked = Instant::now();
-        let introduction = Introduction::read(pipe).await?;
-        let info = introduction.info();
-        info.judge(introduction.role.as_deref(), self.accepted)?;
-        let (clock_us, record) = (introduction.clock_us()?, introduction.record()?);
+        let answers = ServerAnswers::read(pipe).await?;
+        let info = answers.info();
+        info.judge(answers.role.as_deref(), self.accepted)?;
+        let (clock_us, record) = (answers.clock_us()?, answers.record()?);
         let identity = identity(&info);
         Ok(Peer {
             client_ids: Vec::new(),

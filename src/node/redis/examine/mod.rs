@@ -14,10 +14,10 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 pub(crate) use self::clients::POOL;
-use super::introduction::{Introduction, capabilities, identity};
 use super::pipeline::Pipe;
 use super::questions::{ask, clock_us, in_time};
 use super::server::{NOBODY, Server, end, refuse};
+use super::server_answers::{ServerAnswers, capabilities, identity};
 use crate::admin::examination::{ClientConnection, ServerFacts};
 use crate::error::NodeError;
 use crate::node::{Identity, Listener};
@@ -92,11 +92,11 @@ impl Server {
 
     async fn question(&self, session: &Session, beside_redisson: bool) -> Result<Examined, NodeError> {
         let pipe = &session.pipe;
-        let introduction = Introduction::read(pipe).await?;
-        let (info, record) = (introduction.info(), introduction.record());
-        let fit = info.judge(introduction.role.as_deref(), self.accepted);
+        let answers = ServerAnswers::read(pipe).await?;
+        let (info, record) = (answers.info(), answers.record());
+        let fit = info.judge(answers.role.as_deref(), self.accepted);
         // A Sentinel has no TIME, and that is not what is wrong with it.
-        let clock_us = introduction.clock_us();
+        let clock_us = answers.clock_us();
         let clock_us = clock_us.map_err(|error| fit.clone().err().unwrap_or(error))?;
         let identity = identity(&info);
         let run = identity.run();
@@ -114,7 +114,7 @@ impl Server {
         let facts = ServerFacts {
             writes_refused: probed.as_ref().ok().and_then(permissions::refuses_writes),
             version: info.fact("redis_version").into(),
-            role: introduction.role.clone(),
+            role: answers.role.clone(),
             run_id: fact("run_id"),
             replication_id: fact("master_replid"),
             set: remembered.map(|record| record.set),

@@ -15,7 +15,7 @@ use crate::protocol::record::Record;
 use crate::protocol::text::text;
 
 /// Answers of one moment.
-pub(super) struct Introduction {
+pub(super) struct ServerAnswers {
     info: String,
     /// Role of the server, if it reports one.
     pub(super) role: Option<String>,
@@ -23,7 +23,7 @@ pub(super) struct Introduction {
     record: Result<Value, Fault>,
 }
 
-impl Introduction {
+impl ServerAnswers {
     pub(super) async fn read(pipe: &Pipe) -> Result<Self, NodeError> {
         // Sent together, so that the answers are of the same moment. The record is read first: one that is stored meanwhile
         // would look like one from a time that is still to come.
