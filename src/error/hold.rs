@@ -104,8 +104,8 @@ fn after_colon(votes: &Votes) -> String {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnlockError {
-    /// The hold had ended before: its validity had passed, or so many masters no longer had it that another holder may have
-    /// had a quorum of them. Work under it may have overlapped with another holder's.
+    /// The hold had ended before: its validity had passed, or the masters that no longer had it were enough for the quorum
+    /// of another holder. Work under it may have overlapped with another holder's.
     #[error("the hold was lost before it was released ({faq}): {votes}", faq = Faq("lost"))]
     WasLost {
         /// Answer of each master to the release; if this guard sent none, its last answer before. A guard sends none

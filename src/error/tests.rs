@@ -34,7 +34,7 @@ fn a_node_deadline_that_is_too_short_is_reported_as_what_is_in_the_way() {
     assert!(text.starts_with(&format!("{why}{set}")), "{text}");
 
     let text = unreachable(&[late(None), late(None)]);
-    let why = "no master answers in time, which is within 50ms; where they are up but that far away, ";
+    let why = "no master answers in time, which is within 50ms; if they are up, but that far away, ";
     assert!(text.starts_with(&format!("{why}{set}")), "{text}");
 
     let text = unreachable(&[Vote::Granted, late(Some(60)), late(Some(60))]);

@@ -86,7 +86,7 @@ fn lateness(votes: &Votes) -> Option<String> {
         )),
         None => none_answered.then(|| {
             format!(
-                "{who} in time, which is within {within}; where they are up but that far away, set \
+                "{who} in time, which is within {within}; if they are up, but that far away, set \
                  MastersBuilder::node_timeout to more than they take"
             )
         }),

@@ -65,7 +65,7 @@ fn ask(pool: &Arc<Pool>, grant: &Grant, lease: Duration, node: usize) -> Option<
 /// Takes a grant on the masters that do not have it. From then on some of its masters may forget
 /// it. Its expiry rests on the first masters until a renewal: the others had no part of the grant in between.
 pub(crate) fn widen(pool: &Arc<Pool>, grant: &Arc<Grant>) {
-    // Nothing is sent to a master that is away, so it is not owed a release either.
+    // Nothing is sent to a master that is away, so no release becomes pending there either.
     let here = |node: &usize| pool.slots[*node].link().is_ok();
     let missing = grant.state().widen();
     for node in missing.iter().filter(here) {

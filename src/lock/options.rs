@@ -191,7 +191,7 @@ impl LockOptions {
             return Err(InvalidInput::new("owner", "set", allowed).into());
         }
         if !self.at_least.is_zero() {
-            let allowed = allowed("what is won while another one is refused is given back at once");
+            let allowed = allowed("a lock that is won while another one is refused is given back at once");
             return Err(InvalidInput::time("at_least", self.at_least, allowed).into());
         }
         if self.sticky {

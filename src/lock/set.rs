@@ -16,7 +16,7 @@ use crate::lock::owner::Owner;
 use crate::lock::set_guard::{LockSetGuard, SetLoss, UnlockSetError};
 
 /// Longest time for which one lock of a set waits for another one in a round, in node timeouts. A permit asks for up to four
-/// seats in a row, and releases that are owed may go first.
+/// seats in a row, and pending releases may go first.
 const LONGEST_ROUND: u32 = 8;
 
 /// Several locks that are taken together or not at all, each with its own masters, names, policy and lease.

@@ -506,7 +506,7 @@ impl MastersBuilder {
         self.tls_files.check()?;
         match self.tls_files.named() {
             Some((name, file)) if !self.shares_tls(&addresses) => {
-                let allowed = "a file where a URL begins with rediss://";
+                let allowed = "a file if a URL begins with rediss://";
                 Err(InvalidInput::new(name, file.display(), allowed))
             }
             _ => Ok(addresses),

@@ -204,7 +204,7 @@ impl EventObserver for NodeMeters {
         }
     }
 
-    #[allow(clippy::cast_precision_loss, reason = "nobody owes 2^52 releases")]
+    #[allow(clippy::cast_precision_loss, reason = "no client has 2^52 pending releases")]
     fn pending(&self, releases: usize) {
         self.deferred.set(releases as f64);
     }

@@ -119,7 +119,7 @@ fn files_of_tls_are_for_masters_that_have_it() {
     };
     assert_eq!(
         refusal(&[(NODES, "redis://a"), (CA_FILE, "/ca.pem")]),
-        format!("{CA_FILE}: /ca.pem is not allowed; allowed: a file where a URL begins with rediss://")
+        format!("{CA_FILE}: /ca.pem is not allowed; allowed: a file if a URL begins with rediss://")
     );
     for (alone, other) in [(CERT_FILE, KEY_FILE), (KEY_FILE, CERT_FILE)] {
         assert_eq!(

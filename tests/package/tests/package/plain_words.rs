@@ -34,11 +34,24 @@ const OPENINGS: [&str; 8] = [
     "Who", "Whoever", "Whom", "Whose", "What", "Where", "So many", "Those",
 ];
 
+/// Clauses within a sentence for which a document has a noun, or `if`.
+const CLAUSES: [&str; 7] = [
+    " what ",
+    ", where ",
+    "; where ",
+    " so many ",
+    " those that ",
+    " those who ",
+    " whoever ",
+];
+
 #[derive(Debug, PartialEq)]
 struct Sentence {
     line: usize,
     words: Vec<String>,
     asks: bool,
+    /// The words outside of code with their punctuation, in lower case.
+    prose: String,
 }
 
 /// Text of a paragraph, an item of a list or a cell, word by word, each with its line.
@@ -62,11 +75,16 @@ impl Block {
             };
             let end = (0..rest.len()).find(ends).map_or(rest.len(), |at| at + 1);
             let asks = rest[end - 1].1.contains('?');
-            let spoken = rest[..end].iter().filter_map(|(_, word)| spoken(word));
-            let words: Vec<_> = spoken.collect();
+            let all = || rest[..end].iter().map(|(_, word)| word.as_str());
+            let words: Vec<_> = all().filter_map(spoken).collect();
+            let prose: Vec<_> = all().filter(|word| !word.contains('`')).collect();
             if !words.is_empty() {
-                let line = *line;
-                found.push(Sentence { line, words, asks });
+                found.push(Sentence {
+                    line: *line,
+                    words,
+                    asks,
+                    prose: format!(" {} ", prose.join(" ").to_lowercase()),
+                });
             }
             rest = &rest[end..];
         }
@@ -176,6 +194,13 @@ impl Sentence {
     }
 }
 
+/// Sentences of Markdown that have one of [`CLAUSES`].
+fn with_clauses(markdown: &str) -> Vec<Sentence> {
+    let mut found = of_markdown(markdown);
+    found.retain(|of| !of.asks && CLAUSES.iter().any(|clause| of.prose.contains(clause)));
+    found
+}
+
 /// Sentences that may be left in a group of files: long ones in a hundred, others by number.
 struct Limits {
     long_percent: usize,
@@ -259,6 +284,16 @@ fn the_documents_are_in_plain_words() {
 }
 
 #[test]
+fn the_documents_have_nouns_in_place_of_clauses() {
+    let mut documents = files("docs", "md", true);
+    documents.extend(["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"].map(str::to_owned));
+    for file in documents {
+        let found = with_clauses(&text(&file));
+        assert!(found.is_empty(), "{file}: {found:#?}");
+    }
+}
+
+#[test]
 fn rustdoc_is_in_plain_words() {
     let limits = Limits {
         long_percent: 1,
@@ -295,6 +330,14 @@ fn the_counter_finds_what_it_looks_for() {
     assert_eq!(unwanted.map(|of| of.line).collect::<Vec<_>>(), [10]);
     let openings = found.iter().filter(|of| of.opens_with_a_clause());
     assert_eq!(openings.map(|of| of.line).collect::<Vec<_>>(), [12, 13]);
+}
+
+#[test]
+fn a_clause_is_found_in_the_middle_of_a_sentence() {
+    let found = with_clauses(
+        "It is known, where it runs.\nIt is where it runs.\nHe knows `x what y`.\nIt shows what breaks.\n",
+    );
+    assert_eq!(found.iter().map(|of| of.line).collect::<Vec<_>>(), [1, 4]);
 }
 
 #[test]
