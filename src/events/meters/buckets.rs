@@ -71,7 +71,7 @@ mod tests {
         let of = |name: &str| {
             let (_, bounds) = metrics_buckets()
                 .find(|(metric, _)| metric.contains(name))
-                .expect("there");
+                .expect("a metric of the table");
             bounds
         };
         let config = Config::default();
