@@ -5,6 +5,8 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use super::TARGET;
+#[cfg(feature = "rustls")]
+use crate::error::InvalidInput;
 use crate::error::{Loss, LossCause};
 use crate::time::rounded::Rounded;
 use crate::values::names::Names;
@@ -98,4 +100,10 @@ pub(crate) fn logged_in_again(node: &str) {
 #[cfg(feature = "rustls")]
 pub(crate) fn tls_established(host: &str, kind: &dyn std::fmt::Debug) {
     tracing::debug!(target: TARGET, host, ?kind, "TLS handshake");
+}
+
+/// Logs changed TLS files that cannot be used.
+#[cfg(feature = "rustls")]
+pub(crate) fn tls_files_refused(error: &InvalidInput) {
+    tracing::warn!(target: TARGET, %error, "TLS files have changed and cannot be used; connections go on with those of before");
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use crate::journal::Journal;
 use crate::support::{
     Authority, Keep, PATIENT, Server, WITHIN, held_everywhere, in_a_child, is_child, patient, until,
 };
@@ -220,8 +221,11 @@ async fn certificates_that_are_replaced_are_read_again() {
         return in_a_child("tls::certificates_that_are_replaced_are_read_again", &[]).await;
     }
     ring::default_provider().install_default().expect("the first one");
+    let (journal, _installed) = Journal::begin();
+    let refused =
+        || journal.of("TLS files have changed and cannot be used; connections go on with those of before");
     let (ours, next) = (Authority::new(), Authority::new());
-    let servers = ours.servers(1, "yes").await;
+    let servers = ours.servers(2, "yes").await;
     let variable = |name: &str| match name {
         "MULTILOCK_NODES" => Some(urls(&servers, "localhost")),
         "MULTILOCK_NODE_TIMEOUT" | "MULTILOCK_CONNECT_TIMEOUT" => Some("5s".into()),
@@ -235,18 +239,27 @@ async fn certificates_that_are_replaced_are_read_again() {
     let masters = builder.connect().await.expect("masters that can be used");
     works(&masters).await;
     let replace = |file| fs::copy(next.file(file), ours.file(file)).expect("a file");
-    // The certificate without its key is of no use: the last pair is kept.
+    assert!(refused().is_empty(), "{:#?}", refused());
+    // The certificate without its key is of no use: the last pair is kept. Neither another connection nor another master
+    // writes a second line.
     replace("client.pem");
-    end_connections(&servers).await;
     let lock = masters.red_lock("a").wait(WITHIN);
-    let guard = lock.lock().await.expect("let in with the last pair");
-    assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+    for _ in 0..2 {
+        end_connections(&servers).await;
+        let guard = lock.lock().await.expect("let in with the last pair");
+        assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+    }
+    let lines = refused();
+    assert_eq!(lines.len(), 1, "{lines:#?}");
+    let (error, key) = (&lines[0].fields["error"], ours.path("client-key.pem"));
+    assert!(error.contains(&key) && error.contains("KeyMismatch"), "{error}");
     for file in ["client-key.pem", "ca.pem", "cert.pem", "key.pem"] {
         replace(file);
     }
-    servers[0].restart(Keep::Data).await;
+    join_all(servers.iter().map(|server| server.restart(Keep::Data))).await;
     let guard = lock.lock().await.expect("trusted, and let in with the new pair");
     assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+    assert_eq!(refused().len(), 1, "{:#?}", refused());
 }
 
 /// The kinds of the handshakes that were logged in this thread.

@@ -56,6 +56,9 @@ pub(crate) struct Tls {
     /// None are named for an application's own configuration, and for the platform's authorities.
     #[cfg(feature = "rustls")]
     files: TlsFiles,
+    /// Changed files that could not be used, by the log: the same for all masters of the client.
+    #[cfg(feature = "rustls")]
+    refused: std::sync::Arc<parking_lot::Mutex<Option<with_rustls::Refused>>>,
 }
 
 /// Shows nothing of the configuration: it may hold a key.
@@ -112,6 +115,9 @@ mod with_rustls {
     /// Times at which the files were changed.
     type Changed = [Option<SystemTime>; 3];
 
+    /// Times of the files, and the reason why they could not be used.
+    pub(super) type Refused = (Changed, InvalidInput);
+
     /// Configuration, and the times of its files when they were read.
     #[derive(Clone)]
     pub(super) struct Loaded {
@@ -134,7 +140,11 @@ mod with_rustls {
 
         fn of(rustls: Arc<ClientConfig>, changed: Changed, files: TlsFiles) -> Self {
             let config = Arc::new(Mutex::new(Loaded { rustls, changed }));
-            Self { config, files }
+            Self {
+                config,
+                files,
+                refused: Arc::default(),
+            }
         }
 
         /// Uses the files, or else the authorities that the platform trusts. Blocks for the milliseconds of
@@ -163,22 +173,38 @@ mod with_rustls {
             let Loaded { rustls, changed } = self.config.lock().clone();
             let mut config = (*rustls).clone();
             config.resumption = Resumption::in_memory_sessions(SESSIONS);
-            Self::of(Arc::new(config), changed, self.files)
+            Self {
+                refused: self.refused,
+                ..Self::of(Arc::new(config), changed, self.files)
+            }
         }
 
         /// Configuration of the next connection. Files that have changed are read again. While they cannot be used, because
         /// they are being replaced, the last configuration is kept.
         pub(super) async fn current(&self) -> Arc<ClientConfig> {
-            let last = self.config.lock().clone();
-            if last.changed == self.files.changed() {
+            let (last, changed) = (self.config.lock().clone(), self.files.changed());
+            if last.changed == changed {
                 return last.rustls;
             }
-            let Ok(fresh) = Self::load(self.files.clone()).await else {
-                return last.rustls;
+            let fresh = match Self::load(self.files.clone()).await {
+                Ok(fresh) => fresh,
+                Err(error) => {
+                    self.warn((changed, error));
+                    return last.rustls;
+                }
             };
             let fresh = fresh.with_sessions_of_its_own().config.lock().clone();
             *self.config.lock() = fresh.clone();
             fresh.rustls
+        }
+
+        /// Logs files that cannot be used, once until they change again or the reason does.
+        fn warn(&self, refused: Refused) {
+            let mut logged = self.refused.lock();
+            if logged.as_ref() != Some(&refused) {
+                log::tls_files_refused(&refused.1);
+                *logged = Some(refused);
+            }
         }
 
         pub(crate) async fn handshake(
