@@ -14,10 +14,15 @@ use crate::time::rounded::Rounded;
 
 type Addresses = io::Result<Vec<SocketAddr>>;
 
-/// A look-up that is under way, if there is one. The system's resolver cannot be stopped, and occupies a thread. So an attempt
-/// to connect that has no time left leaves the look-up to the next one.
+/// Look-ups of one master's host, and the addresses that they find.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Lookup(Arc<Mutex<Option<AbortOnDropHandle<Addresses>>>>);
+pub(crate) struct Lookup {
+    /// The look-up that is under way, if there is one. The system's resolver cannot be stopped, and occupies a thread. So an
+    /// attempt to connect that has no time left leaves the look-up to the next one.
+    running: Arc<Mutex<Option<AbortOnDropHandle<Addresses>>>>,
+    /// Address that accepted the last connection, until that is set up. The next attempt begins with the address after it.
+    failed: Arc<parking_lot::Mutex<Option<SocketAddr>>>,
+}
 
 impl Lookup {
     /// Addresses of a host, which are looked up for each connection.
@@ -30,9 +35,25 @@ impl Lookup {
         })
     }
 
+    /// Address that accepted a connection whose set-up failed.
+    pub(super) fn failed(&self) -> Option<SocketAddr> {
+        *self.failed.lock()
+    }
+
+    pub(super) fn set_failed(&self, address: Option<SocketAddr>) {
+        *self.failed.lock() = address;
+    }
+
+    /// Has the next look-up find these addresses.
+    #[cfg(test)]
+    pub(super) async fn finds(&self, addresses: Vec<SocketAddr>) {
+        let found = tokio::spawn(async { Ok(addresses) });
+        *self.running.lock().await = Some(AbortOnDropHandle::new(found));
+    }
+
     /// Waits for the look-up that is under way. Begins this one if there is none.
     async fn finish(&self, looking: impl Future<Output = Addresses> + Send + 'static) -> Addresses {
-        let mut running = self.0.lock().await;
+        let mut running = self.running.lock().await;
         let found = running
             .get_or_insert_with(|| AbortOnDropHandle::new(tokio::spawn(looking)))
             .await;

@@ -1,5 +1,6 @@
 //! A real master: a Redis or Valkey server, and the set-up of each connection to it.
 
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,8 +89,8 @@ impl Server {
         channel: &str,
         listener: Listener,
     ) -> Result<Connection, NodeError> {
-        let begun = Instant::now();
-        let stream = self.open().await?;
+        let (begun, failed) = (Instant::now(), self.lookup.failed());
+        let stream = self.open(failed).await?;
         let credentials = self.ask_for_credentials(begun).await?;
         let may_need_tls = predecessor.is_none();
         let logging_in = self.log_in(stream, &listener, credentials.as_ref(), may_need_tls);
@@ -98,7 +99,10 @@ impl Server {
         let mut notices = if calls.resp3 {
             None
         } else {
-            Some(self.open_for_notices(&listener, credentials.as_ref()).await?)
+            Some(
+                self.open_for_notices(failed, &listener, credentials.as_ref())
+                    .await?,
+            )
         };
         let pipe = Arc::clone(&calls.pipe);
         let mut peer = calls.with(self.introduce(&pipe, calls.resp3)).await?;
@@ -134,6 +138,7 @@ impl Server {
             None => tokio::spawn(calls.driver),
             Some(socket) => tokio::spawn(select(calls.driver, socket.driver).map(drop)),
         };
+        self.lookup.set_failed(failed);
         Ok(Connection {
             wire: Box::new(wire),
             driver: AbortOnDropHandle::new(driver),
@@ -166,9 +171,10 @@ impl Server {
         Some(AbortOnDropHandle::new(tokio::spawn(keeping)))
     }
 
-    pub(super) async fn open(&self) -> Result<Box<dyn Stream>, NodeError> {
+    /// Opens a stream, if it can to another address than the one that has `failed`.
+    pub(super) async fn open(&self, failed: Option<SocketAddr>) -> Result<Box<dyn Stream>, NodeError> {
         let (address, tls) = (self.address.info.addr(), self.tls.as_ref());
-        socket::open(address, &self.lookup, tls, self.connect_timeout)
+        socket::open(address, &self.lookup, failed, tls, self.connect_timeout)
             .await
             .map_err(|error| NodeError::Unavailable(error.to_string()))
     }
@@ -209,10 +215,11 @@ impl Server {
     /// Opens a connection for messages alone.
     async fn open_for_notices(
         &self,
+        failed: Option<SocketAddr>,
         listener: &Listener,
         credentials: Option<&Credentials>,
     ) -> Result<LoggedInSocket, NodeError> {
-        let stream = self.open().await?;
+        let stream = self.open(failed).await?;
         let mut socket = self.log_in(stream, listener, credentials, false).await?;
         socket.driver.takes_notices_in_arrays();
         Ok(socket)

@@ -9,6 +9,7 @@ use redis::ConnectionAddr;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::time::sleep;
 #[cfg(feature = "rustls")]
 use tokio::time::{Instant, timeout_at};
 
@@ -25,6 +26,9 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);
 /// time-out of the whole set-up, whose error does not show how far it came.
 const EARLIER: f64 = 0.9;
 
+/// Part of the connect timeout by which one address is ahead of the others, if another one has failed before.
+const HEAD_START: f64 = 0.25;
+
 /// Error of a handshake that failed as with a server without TLS.
 #[cfg(feature = "rustls")]
 pub(super) fn without_tls(reason: impl std::fmt::Display) -> io::Error {
@@ -38,23 +42,22 @@ pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
+/// Opens a stream. Begins with the address after the one that has `failed`.
 pub(super) async fn open(
     address: &ConnectionAddr,
     lookup: &Lookup,
+    failed: Option<SocketAddr>,
     tls: Option<&Tls>,
     timeout: Duration,
 ) -> io::Result<Box<dyn Stream>> {
-    let within = timeout.mul_f64(EARLIER);
     match (address, tls) {
         (ConnectionAddr::Tcp(host, port), None) => {
-            let addresses = lookup.addresses(host, *port, within).await?;
-            Ok(Box::new(tcp(addresses, timeout).await?))
+            Ok(Box::new(tcp(lookup, host, *port, failed, timeout).await?))
         }
         #[cfg(feature = "rustls")]
         (ConnectionAddr::TcpTls { host, port, .. }, Some(tls)) => {
-            let end = Instant::now() + within;
-            let addresses = lookup.addresses(host, *port, within).await?;
-            let stream = tcp(addresses, timeout).await?;
+            let end = Instant::now() + timeout.mul_f64(EARLIER);
+            let stream = tcp(lookup, host, *port, failed, timeout).await?;
             let shaken = timeout_at(end, tls.handshake(host, stream)).await;
             Ok(Box::new(
                 shaken.unwrap_or_else(|_| Err(without_tls("no answer")))?,
@@ -70,11 +73,22 @@ pub(super) async fn open(
 }
 
 /// Connects to the first address that answers, as the client library does. A dead address, often the IPv6
-/// one, does not use up the time.
-async fn first_of(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
+/// one, does not use up the time. The address `ahead` has a head start.
+async fn first_of(
+    addresses: Vec<SocketAddr>,
+    ahead: Option<SocketAddr>,
+    head_start: Duration,
+) -> io::Result<TcpStream> {
     let attempts: Vec<_> = addresses
         .into_iter()
-        .map(|address| Box::pin(TcpStream::connect(address)))
+        .map(|address| {
+            Box::pin(async move {
+                if ahead.is_some_and(|ahead| ahead != address) {
+                    sleep(head_start).await;
+                }
+                TcpStream::connect(address).await
+            })
+        })
         .collect();
     if attempts.is_empty() {
         return Err(io::Error::new(io::ErrorKind::NotFound, "the host has no address"));
@@ -82,8 +96,23 @@ async fn first_of(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
     select_ok(attempts).await.map(|(stream, _)| stream)
 }
 
-async fn tcp(addresses: Vec<SocketAddr>, timeout: Duration) -> io::Result<TcpStream> {
-    let stream = first_of(addresses).await?;
+/// The address after this one in their order, and after the last one the first.
+fn after(addresses: &[SocketAddr], failed: SocketAddr) -> Option<SocketAddr> {
+    let later = addresses.iter().filter(|address| **address > failed).min();
+    later.or(addresses.iter().min()).copied()
+}
+
+async fn tcp(
+    lookup: &Lookup,
+    host: &str,
+    port: u16,
+    failed: Option<SocketAddr>,
+    timeout: Duration,
+) -> io::Result<TcpStream> {
+    let addresses = lookup.addresses(host, port, timeout.mul_f64(EARLIER)).await?;
+    let ahead = failed.and_then(|failed| after(&addresses, failed));
+    let stream = first_of(addresses, ahead, timeout.mul_f64(HEAD_START)).await?;
+    lookup.set_failed(stream.peer_addr().ok());
     // Without this option a second command waits for the first one's acknowledgement.
     stream.set_nodelay(true)?;
     let socket = SockRef::from(&stream);
@@ -119,9 +148,13 @@ mod tests {
         let lookup = Lookup::default();
         let addresses = lookup.addresses("localhost", port, Duration::from_secs(10));
         let addresses = addresses.await.expect("a known name");
-        let refused = first_of(addresses).await.expect_err("nobody listens");
+        let refused = first_of(addresses, None, Duration::ZERO)
+            .await
+            .expect_err("nobody listens");
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
-        let none = first_of(Vec::new()).await.expect_err("no address");
+        let none = first_of(Vec::new(), None, Duration::ZERO)
+            .await
+            .expect_err("no address");
         assert_eq!(none.kind(), io::ErrorKind::NotFound);
     }
 
@@ -141,7 +174,7 @@ mod tests {
         }
         let live = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let live = live.local_addr().map(|address| (live, address)).expect("bound");
-        let connecting = first_of(vec![silent, live.1]);
+        let connecting = first_of(vec![silent, live.1], None, Duration::ZERO);
         let connected = timeout(Duration::from_secs(10), connecting).await;
         let stream = connected.expect("in time").expect("the second answers");
         assert_eq!(stream.peer_addr().expect("connected"), live.1);

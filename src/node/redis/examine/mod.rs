@@ -71,7 +71,7 @@ impl Server {
 
     async fn log_in_apart(&self) -> Result<Session, NodeError> {
         let begun = Instant::now();
-        let stream = self.open().await?;
+        let stream = self.open(None).await?;
         let credentials = self.ask_for_credentials(begun).await?;
         let listener: Listener = Arc::new(|_, _, _| {});
         let logging_in = self.log_in(stream, &listener, credentials.as_ref(), true);

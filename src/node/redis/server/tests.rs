@@ -344,3 +344,33 @@ async fn tls_is_no_guess_for_a_master_that_was_in_use_without_it() {
         );
     }
 }
+
+/// A port may be a proxy's that closes each connection. All addresses accept at once, and the first of them wins.
+#[tokio::test]
+async fn the_attempt_after_one_that_failed_begins_with_the_next_address() {
+    let closing = async || {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
+        let listener = listener.expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        tokio::spawn(async move { while listener.accept().await.is_ok() {} });
+        address
+    };
+    for script in [plain(), plain().knows_no("HELLO")] {
+        let good = StandIn::alone(script).await;
+        let url = good.url();
+        let address = url.trim_start_matches("redis://").parse().expect("an address");
+        let addresses = vec![closing().await, closing().await, address];
+        let server = server_at(url);
+        let mut failures = 0;
+        let attempt = async || {
+            server.lookup.finds(addresses.clone()).await;
+            set_up(&server, None).await
+        };
+        while attempt().await.is_err() {
+            failures += 1;
+            assert!(failures < 3, "the last address was not tried");
+        }
+        // It stays with that address.
+        attempt().await.expect("it will do");
+    }
+}
