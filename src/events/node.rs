@@ -17,6 +17,8 @@ pub(crate) struct NodeEvents {
     pub(crate) label: Arc<str>,
     was_up: AtomicBool,
     reach: Mutex<Reach>,
+    /// Whether the log says that the master denies `PUBLISH`.
+    publish_denied: AtomicBool,
     /// Notified when the status of the master may have changed, for the task that watches the masters.
     changed: Arc<Notify>,
     pub(crate) meters: NodeMeters,
@@ -29,6 +31,7 @@ impl NodeEvents {
             label,
             was_up: AtomicBool::new(false),
             reach: Mutex::default(),
+            publish_denied: AtomicBool::new(false),
             changed,
         }
     }
@@ -113,5 +116,19 @@ impl NodeEvents {
     /// Notes that the master lets the client listen, after it had refused that.
     pub(crate) fn allows_subscription(&self) {
         tracing::info!(target: TARGET, node = %self.label, "SUBSCRIBE to multilock:* is no longer refused");
+    }
+
+    /// Notes whether the master lets scripts call waiters: its error, if it denies that.
+    pub(crate) fn publishes(&self, denied: Option<&str>) {
+        let was_denied = self.publish_denied.swap(denied.is_some(), Ordering::Relaxed);
+        match denied {
+            Some(reason) if !was_denied => {
+                tracing::warn!(target: TARGET, node = %self.label, reason, "PUBLISH is refused inside scripts, so waiters ask by timers, in no order; allow +publish and &multilock:* there");
+            }
+            None if was_denied => {
+                tracing::info!(target: TARGET, node = %self.label, "PUBLISH is no longer refused inside scripts");
+            }
+            _ => {}
+        }
     }
 }

@@ -1,5 +1,5 @@
 //! Label of the client, which is sent to one master and shows people the holder of a lock. No vote depends on
-//! it.
+//! it. The answer shows whether the master lets scripts call waiters.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +11,9 @@ use super::keeper::Keeper;
 use super::{Answer, By, Inbox, Link, Slot};
 use crate::protocol::calls;
 use crate::protocol::command::Request;
+use crate::protocol::text::text;
 
-/// Interval at which a master is sent the label again, because it may have forgotten it.
+/// Interval at which a master is sent the label again, because it may have forgotten it, or may deny `PUBLISH` by now.
 const EVERY: Duration = Duration::from_secs(60);
 
 impl Keeper {
@@ -23,7 +24,9 @@ impl Keeper {
         let request = calls::label(self.client, Some((&self.label, time_to_live)));
         loop {
             // If the label is denied, or there is no memory for it, people see a part of the owner instead.
-            let _ = say(link, &request).await;
+            if let Ok(answer) = say(link, &request).await {
+                self.slot.events.publishes(text(&answer).as_deref());
+            }
             sleep(EVERY).await;
         }
     }

@@ -277,3 +277,31 @@ async fn a_close_is_no_incident() {
     let told = ["released", "unconfirmed", "kept", "left"].map(|field| &*line.fields[field]);
     assert_eq!((line.level, told), (Level::INFO, ["2", "0", "0", "0"]));
 }
+
+/// An ACL may change while clients are connected. Scripts go on without `PUBLISH`, and no call fails.
+#[tokio::test(start_paused = true)]
+async fn a_master_that_denies_publish_is_told_once_and_so_is_its_end() {
+    const DENIED: &str = "PUBLISH is refused inside scripts, so waiters ask by timers, in no order; allow +publish and &multilock:* there";
+    const ALLOWED: &str = "PUBLISH is no longer refused inside scripts";
+    let (journal, _installed) = Journal::begin();
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    sleep(minutes(3)).await;
+    assert!(journal.of(DENIED).is_empty(), "{:#?}", journal.warnings());
+    cluster.master(1).deny_publish(true);
+    sleep(ms(61_000)).await;
+    let lines = journal.of(DENIED);
+    assert_eq!(lines.len(), 1, "{:#?}", journal.warnings());
+    assert_eq!(lines[0].fields["node"], "memory-1", "{:?}", lines[0]);
+    let reason = &lines[0].fields["reason"];
+    assert!(reason.contains("'publish'"), "{reason}");
+    // Neither another connection nor a master without memory writes it again.
+    cluster.master(1).reset_connections();
+    cluster.master(1).out_of_memory(true);
+    sleep(minutes(3)).await;
+    assert_eq!((journal.of(DENIED).len(), journal.of(ALLOWED).len()), (1, 0));
+    cluster.master(1).deny_publish(false);
+    sleep(ms(61_000)).await;
+    assert_eq!((journal.of(DENIED).len(), journal.of(ALLOWED).len()), (1, 1));
+    drop(masters);
+}

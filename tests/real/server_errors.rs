@@ -4,6 +4,7 @@
 use std::fs;
 use std::time::Duration;
 
+use crate::journal::Journal;
 use crate::support::{
     Proxy, Script, Server, StandIn, WITHIN, all_executed, connect, heard_from_all, held_everywhere, patient,
     three, until, until_free, vote, within,
@@ -13,6 +14,7 @@ use redis::Value;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
+use tracing::Level;
 
 /// So long that nothing here is freed by its end.
 const LONG: Duration = Duration::from_secs(3600);
@@ -618,6 +620,38 @@ async fn keys_denied() {
     let guard = masters.multi_lock("a").try_lock().await;
     assert!(guard.is_err());
     until_free(&servers, "a").await;
+}
+
+/// The scripts go on without `PUBLISH`, so the client asks for it with its label, at each connection and once a minute.
+#[tokio::test]
+async fn publish_denied() {
+    let (journal, _installed) = Journal::begin();
+    let (servers, masters) = three_with_a_user().await;
+    let app = |rule: &'static str| {
+        let servers = &servers;
+        async move {
+            servers[0].command(&["ACL", "SETUSER", "app", rule]).await;
+            servers[0].command(&["CLIENT", "KILL", "USER", "app"]).await;
+        }
+    };
+    let lines = |begin: &str| {
+        let mut lines = journal.lines();
+        lines.retain(|line| line.message.starts_with(begin));
+        lines
+    };
+    app("-publish").await;
+    let denied = "PUBLISH is refused inside scripts";
+    until("it is told", async || !lines(denied).is_empty()).await;
+    let line = &lines(denied)[0];
+    assert_eq!(line.level, Level::WARN);
+    assert_eq!(line.fields["node"], format!("127.0.0.1:{}", servers[0].port()));
+    assert!(!line.fields["reason"].is_empty(), "{line}");
+    assert!(line.message.contains("allow +publish"), "{line}");
+    app("+publish").await;
+    let allowed = "PUBLISH is no longer refused inside scripts";
+    until("it is told", async || !lines(allowed).is_empty()).await;
+    assert_eq!((lines(denied).len(), lines(allowed).len()), (1, 1));
+    healed(&servers, &masters).await;
 }
 
 /// A channel that may not be published to costs the waiters a timer, and nobody an error.

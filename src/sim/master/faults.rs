@@ -151,9 +151,9 @@ impl Master {
             match keep {
                 Keep::Data => {}
                 Keep::Saved => {
-                    let oom = state.store.oom;
+                    let (oom, publish_denied) = (state.store.oom, state.store.publish_denied);
                     state.store = state.saved.clone();
-                    state.store.oom = oom;
+                    (state.store.oom, state.store.publish_denied) = (oom, publish_denied);
                 }
                 Keep::Nothing => state.store = Store::default(),
             }
@@ -315,5 +315,10 @@ impl Master {
     /// Denies `SUBSCRIBE`, as an ACL may. Connections that listen already go on listening.
     pub fn deny_subscribe(&self, deny: bool) {
         self.change(|state| state.subscribe_denied = deny);
+    }
+
+    /// Denies `PUBLISH` inside scripts, as an ACL may. So no waiter is called.
+    pub fn deny_publish(&self, deny: bool) {
+        self.change(|state| state.store.publish_denied = deny);
     }
 }

@@ -149,6 +149,8 @@ pub(crate) struct Store {
     entries: BTreeMap<Bytes, StoredValue>,
     /// Whether the master is at its `maxmemory` and evicts nothing: commands that grow memory are refused.
     pub(crate) oom: bool,
+    /// Whether the user may not run `PUBLISH`.
+    pub(crate) publish_denied: bool,
     /// Messages published since the owner last drained them: channel and message, oldest first.
     pub(crate) outbox: Vec<(Bytes, Bytes)>,
     /// Clients that listen to each channel and pattern, by the owner's numbers; no entry without any. `PUBLISH` and
@@ -181,6 +183,11 @@ impl Store {
         // A script that ends halfway is worse than too much memory, so a script that has written may finish.
         if self.oom && effect == Grows && self.script != Some(true) {
             return Err(OOM.into());
+        }
+        if self.publish_denied && name == "publish" {
+            return Err(
+                "ERR ACL failure in script: User app has no permissions to run the 'publish' command".into(),
+            );
         }
         if let (Some(wrote), Grows | Writes) = (&mut self.script, effect) {
             *wrote = true;
