@@ -1,5 +1,6 @@
 //! Results of an examination of masters.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,6 +50,8 @@ pub struct ServerFacts {
     pub run_id: Option<String>,
     /// Id of the server's data; a replica of the server has the same.
     pub replication_id: Option<String>,
+    /// Addresses of the master's name that lead to other servers than this one. All addresses of a name must lead to one server.
+    pub other_servers: Vec<SocketAddr>,
     /// Set of the master, by its record; `None` if it has no record, or the user may not read it.
     pub set: Option<MasterSet>,
     /// Time for which the server's memory counts, by its record; `None` if this run of the server has none.

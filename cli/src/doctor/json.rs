@@ -54,6 +54,7 @@ fn by_facts(facts: &ServerFacts) -> Value {
         "role": facts.role,
         "run_id": facts.run_id,
         "replication_id": facts.replication_id,
+        "other_servers": facts.other_servers,
         "remembers_ms": facts.remembers.map(ms),
         "quarantine_ms": ms(facts.quarantine),
         "clock_offset_us": facts.clock_offset_us,

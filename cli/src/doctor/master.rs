@@ -1,5 +1,7 @@
 //! Problems of one master by itself.
 
+use std::net::SocketAddr;
+
 use multilock::{Denial, DeniedCommand, Examination, NodeError, ServerFacts, Unfit};
 
 use super::finding::{Finding, Severity};
@@ -29,6 +31,7 @@ fn of(node: &str, facts: &ServerFacts) -> Vec<Finding> {
         .iter()
         .filter(|_| !is_denied_by_name && !is_of_another);
     let mut findings: Vec<Finding> = refusal.map(refusal::finding).chain(denied).collect();
+    findings.extend(other_servers(&facts.other_servers));
     findings.extend(writes(facts));
     findings.extend(memory(facts));
     findings.extend(abilities(facts));
@@ -43,6 +46,19 @@ fn of(node: &str, facts: &ServerFacts) -> Vec<Finding> {
         ));
     }
     findings
+}
+
+/// Finding about a name with the addresses of several servers. A client uses any of them, and another client another one.
+fn other_servers(addresses: &[SocketAddr]) -> Option<Finding> {
+    let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    (!addresses.is_empty()).then(|| {
+        let seen = format!(
+            "its name leads to other servers, too ({}): two clients can hold one lock",
+            addresses.join(", ")
+        );
+        let remedy = "give the name the addresses of one server, or list that server by an address of its own, in every client";
+        Finding::unfit("several_servers", seen, remedy).faq("several servers")
+    })
 }
 
 /// Finding about a server that takes no writes for now.
@@ -260,5 +276,26 @@ fn without(command: &str) -> (Severity, &'static str) {
             Severity::Warning,
             "one of the ways to give a restarted server the scripts is missing",
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_of_several_servers_is_an_error_with_their_addresses() {
+        assert!(other_servers(&[]).is_none());
+        let addresses = ["10.0.0.2:6379", "[::1]:6379"].map(|address| address.parse().expect("an address"));
+        let finding = other_servers(&addresses).expect("a finding");
+        assert_eq!(
+            (finding.severity, finding.code),
+            (Severity::Unfit, "several_servers")
+        );
+        assert!(
+            finding.seen.contains("(10.0.0.2:6379, [::1]:6379)"),
+            "{}",
+            finding.seen
+        );
     }
 }

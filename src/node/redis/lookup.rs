@@ -45,7 +45,6 @@ impl Lookup {
     }
 
     /// Has the next look-up find these addresses.
-    #[cfg(test)]
     pub(super) async fn finds(&self, addresses: Vec<SocketAddr>) {
         let found = tokio::spawn(async { Ok(addresses) });
         *self.running.lock().await = Some(AbortOnDropHandle::new(found));

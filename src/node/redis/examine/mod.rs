@@ -5,15 +5,17 @@ mod access;
 mod clients;
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::FutureExt;
-use redis::Value;
+use futures::future::{FutureExt, join_all};
+use redis::{ConnectionAddr, Value};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 pub(crate) use self::clients::POOL;
+use super::lookup::Lookup;
 use super::pipeline::Pipe;
 use super::questions::{ask, clock_us, in_time};
 use super::server::{NOBODY, Server, end, refuse};
@@ -55,7 +57,38 @@ impl Server {
     pub(crate) async fn examine(&self, beside_redisson: bool) -> Result<Examined, NodeError> {
         let session = self.session().await?;
         let within = self.connect_timeout * QUESTIONS;
-        in_time(within, self.question(&session, beside_redisson).boxed()).await
+        let mut examined = in_time(within, self.question(&session, beside_redisson).boxed()).await?;
+        examined.facts.other_servers = self.other_servers(&examined.identity).await;
+        Ok(examined)
+    }
+
+    /// Addresses of the host that lead to another server than this one. An address that does not answer, or a server that
+    /// hides its process, is not among them.
+    pub(super) async fn other_servers(&self, examined: &Identity) -> Vec<SocketAddr> {
+        let (ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. }) =
+            self.address.info.addr()
+        else {
+            return Vec::new();
+        };
+        let found = self.lookup.addresses(host, *port, self.connect_timeout).await;
+        let addresses = found.ok().filter(|addresses| addresses.len() > 1);
+        let asking = addresses.into_iter().flatten().map(|address| async move {
+            let lookup = Lookup::default();
+            lookup.finds(vec![address]).await;
+            let session = Self {
+                lookup,
+                ..self.clone()
+            }
+            .session()
+            .await
+            .ok()?;
+            let asking = ServerAnswers::read(&session.pipe);
+            let answers = in_time(self.connect_timeout, asking).await.ok()?;
+            let other = identity(&answers.info());
+            let are_known = examined.is_known() && other.is_known();
+            (are_known && other.run_id != examined.run_id).then_some(address)
+        });
+        join_all(asking).await.into_iter().flatten().collect()
     }
 
     /// Lists the connections of this crate's clients.
@@ -117,6 +150,7 @@ impl Server {
             role: answers.role.clone(),
             run_id: fact("run_id"),
             replication_id: fact("master_replid"),
+            other_servers: Vec::new(),
             set: remembered.map(|record| record.set),
             remembers: remembered.and_then(|record| record.age(run.as_deref(), clock_us)),
             quarantine: Duration::ZERO,

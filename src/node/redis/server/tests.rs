@@ -345,6 +345,29 @@ async fn tls_is_no_guess_for_a_master_that_was_in_use_without_it() {
     }
 }
 
+/// A name with the addresses of two servers, and of one that does not answer.
+#[tokio::test]
+async fn addresses_of_other_servers_are_found() {
+    let of = async |run: &str| {
+        let script = server_with(&info("run_id", Some(&run.repeat(40)))).knows_no("ACL");
+        let stand_in = StandIn::alone(script).await;
+        let address: SocketAddr = stand_in.label().parse().expect("an address");
+        (stand_in, address)
+    };
+    let ((one, first), (_two, second), (_again, third)) = (of("a").await, of("b").await, of("a").await);
+    let dead = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+    let server = server_at(one.url());
+    let examined = server.examine(false).await.expect("it answers");
+    assert_eq!(examined.facts.other_servers, [], "one address");
+    for (addresses, others) in [
+        (vec![first, second, third, dead], vec![second]),
+        (vec![first, third, dead], Vec::new()),
+    ] {
+        server.lookup.finds(addresses).await;
+        assert_eq!(server.other_servers(&examined.identity).await, others);
+    }
+}
+
 /// A port may be a proxy's that closes each connection. All addresses accept at once, and the first of them wins.
 #[tokio::test]
 async fn the_attempt_after_one_that_failed_begins_with_the_next_address() {
