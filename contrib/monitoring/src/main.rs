@@ -18,6 +18,8 @@ mod dashboard;
 #[cfg(test)]
 mod exported;
 mod exporter;
+#[cfg(test)]
+mod failing;
 mod legends;
 mod picture;
 mod play;
