@@ -311,9 +311,9 @@ fn request(pool: &Pool, renewals: &[Renewal<'_>]) -> Arc<Request> {
 }
 
 /// Checks the vote of a master after a step of its clock. Such a master may have let this hold expire,
-/// granted the names to another client, and then got the hold back. Its vote counts only if its lease for
-/// this hold ran without a gap, after all known steps are subtracted from the ends. So a step that is small
-/// against the time left of the hold there costs no renewal.
+/// granted the names to another client, and then got the hold back. Its vote counts only if its end for this
+/// hold has not come, after all known steps are subtracted from the ends. So a step that is small against the
+/// time left of the hold there costs no renewal.
 fn vouched(grant: &Grant, node: usize, clock_quarantine: Option<Duration>, vote: Vote) -> Vote {
     match (vote, clock_quarantine) {
         (Vote::Granted, Some(remaining)) if !grant.is_kept_by(node) => Vote::Quarantined { remaining },

@@ -254,14 +254,11 @@ impl Grant {
         self.state().ends.confirm(node, start);
     }
 
-    /// Whether a master has had the grant without a gap:
-    /// - The master has counted for the hold.
-    /// - The end there has not come, after all known steps of the master's clock.
-    /// - The master has given no other answer since.
+    /// Whether the master counts for the hold, and the end there has not come, after all known steps of the master's clock.
+    /// The answers since then do not matter. A master without an answer still has the grant. A master that has answered that
+    /// it does not have the grant had forgotten it unnoticed: such a master counts again once it has the grant.
     pub(crate) fn is_kept_by(&self, node: usize) -> bool {
-        let state = self.state();
-        state.ends.is_valid_on(node, self.clock.now())
-            && matches!(state.votes.to_vec()[node], Vote::Granted | Vote::Pending)
+        self.state().ends.is_valid_on(node, self.clock.now())
     }
 
     /// Runs `send` on behalf of the grant, unless the grant has ended, or is about to. `send` may store a part of the grant
