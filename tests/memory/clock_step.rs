@@ -189,6 +189,28 @@ async fn a_step_that_is_small_against_what_is_left_costs_no_renewal() {
     }
 }
 
+/// No master answers a renewal after such a step. The hold is still the same on each of them, so later renewals count.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_is_not_answered_after_a_step_costs_no_hold() {
+    let (cluster, network) = (Cluster::new(3), Network::new(3));
+    let client = over(&network);
+    let connecting = cluster.connect_as(&client, Masters::builder());
+    let masters = connecting.await.expect("connects");
+    let held = masters.red_lock("held").lock().await.expect("free");
+    sleep(Duration::from_secs(5)).await;
+    for master in [0, 1] {
+        cluster.master(master).set_clock_forward(ms(150));
+    }
+    sleep(Duration::from_secs(14)).await;
+    (0..3).for_each(|master| network.cut(master, Direction::ToMaster));
+    sleep(Duration::from_secs(4)).await;
+    (0..3).for_each(|master| network.heal(master));
+    for _ in 0..100 {
+        sleep(Duration::from_secs(1)).await;
+        assert!(held.validity() > Duration::from_secs(10), "{:?}", held.validity());
+    }
+}
+
 /// Two holds on all three masters.
 async fn two_holds(lease: Duration) -> (Cluster, Masters, [MultiLockGuard; 2]) {
     let cluster = Cluster::new(3);
@@ -325,7 +347,17 @@ async fn strict_hold_on_two() -> (Cluster, MultiLockGuard, Masters) {
 
 #[tokio::test(start_paused = true)]
 async fn a_wiped_memory_has_no_vote_for_strict_clients() {
-    let (cluster, guard, rival) = strict_hold_on_two().await;
+    waits_for_what_was_wiped(builder().strict(true)).await;
+}
+
+/// The new connection to the master is in no quarantine then. The wipe alone takes its vote.
+#[tokio::test(start_paused = true)]
+async fn a_wiped_memory_has_no_vote_with_the_quarantine_off() {
+    waits_for_what_was_wiped(builder().strict(true).quarantine(Quarantine::Off)).await;
+}
+
+async fn waits_for_what_was_wiped(rival: MastersBuilder) {
+    let (cluster, guard, rival) = hold_on_two(rival).await;
     cluster.master(1).flush_all();
     let begun = Instant::now();
     let error = rival
