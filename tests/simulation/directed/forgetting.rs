@@ -138,6 +138,36 @@ async fn fence_key_lost() {
     scene.end().await;
 }
 
+/// Master 0's clock is ahead, and 0 is started again, so its floor is ahead of all clocks until its quarantine ends. A knows
+/// that, reaches it no more, and is granted on 1 and 2. Then 1 forgets that. B has 0 and 1 as soon as they have a vote.
+#[tokio::test(start_paused = true)]
+async fn a_floor_of_a_master_in_quarantine() {
+    let lease = ms(10_000);
+    let scene = Scene::open(plan(Class::Forgetful, lease)).await;
+    scene.master(0).set_clock_forward(ms(4900));
+    for client in [0, 1] {
+        // They notice.
+        let seen = scene.lock(client, Ask::new().lease(lease)).await;
+        scene.leave(client, seen).await;
+    }
+    sleep(Duration::from_secs(60)).await;
+    scene.restart_empty(0);
+    sleep(ms(1000)).await;
+    scene.cut(0, 0, Direction::ToMaster);
+    for _ in 0..10 {
+        let a = scene.lock(0, Ask::new().lease(lease)).await;
+        assert!(a.is_some(), "1 and 2 grant");
+        scene.leave(0, a).await;
+    }
+    scene.restart_empty(1);
+    scene.cut(1, 2, Direction::ToMaster);
+    sleep(ms(10_500)).await;
+    let b = scene.lock(1, Ask::new().lease(lease)).await;
+    assert!(b.is_some(), "0 and 1 grant");
+    scene.leave(1, b).await;
+    scene.end().await;
+}
+
 /// A master that keeps its data counts at once if no restart is distrusted. Here it counts after its quarantine.
 #[tokio::test(start_paused = true)]
 async fn a_restart_with_its_data() {
