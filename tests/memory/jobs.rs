@@ -397,3 +397,20 @@ async fn a_job_during_which_the_client_is_closed_is_unconfirmed_at_once() {
     };
     assert!(ended.elapsed() < ms(200), "{:?}", ended.elapsed());
 }
+
+/// The mark's time is over by the clock of one master, which never stores it.
+#[tokio::test(start_paused = true)]
+async fn a_mark_that_a_master_lacks_is_not_sent_beyond_its_time() {
+    let cluster = Cluster::new(3);
+    cluster.master(2).set_clock_forward(ms(60_000));
+    let masters = connect(&cluster).await;
+    let job = masters.red_lock("job").once(ms(5000));
+    let ran = job.run(async |_| Ok::<_, ()>(())).await;
+    assert_eq!(ran, Ok(Once::Ran(())));
+    // The pause before the last call may end after the mark.
+    sleep(ms(20_000)).await;
+    let sent = executed(&cluster, "mark");
+    assert!(sent > 0, "it was sent again");
+    sleep(ms(60_000)).await;
+    assert_eq!(executed(&cluster, "mark"), sent);
+}

@@ -315,6 +315,50 @@ async fn a_grace_period_ends_with_the_longest_term() {
     assert!(journal.warnings().is_empty(), "{:#?}", journal.warnings());
 }
 
+/// A task that the body has left behind learns of the end of the term before the next leader may begin.
+#[tokio::test(start_paused = true)]
+async fn a_term_has_ended_before_its_lock_is_released() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let (hand_out, mut tokens) = unbounded_channel();
+    let lock = masters.red_lock("leader");
+    let held_up = cluster.clone();
+    let leading = tokio::spawn(async move {
+        lock.lead(async |leadership: Leadership| {
+            hand_out.send(leadership.cancellation_token()).expect("awaited");
+            held_up.iter().for_each(|master| master.hold_requests(true));
+        })
+        .await
+    });
+    let token = tokens.recv().await.expect("it leads");
+    settle().await;
+    assert!(token.is_cancelled() && !leading.is_finished());
+    cluster.iter().for_each(|master| master.hold_requests(false));
+    leading.await.expect("no panic").expect("released");
+}
+
+/// A candidate that waits for a bounded time has waited for its turn, so its pauses do not grow.
+#[tokio::test(start_paused = true)]
+async fn a_candidate_that_waits_in_vain_asks_again_soon() {
+    let cluster = Cluster::new(3);
+    let (here, there) = (connect(&cluster).await, connect(&cluster).await);
+    let mut longest = Duration::ZERO;
+    for _ in 0..10 {
+        let guard = here.red_lock("leader").lock().await.expect("free");
+        let (terms, leading) = stand(there.red_lock("leader").wait(ms(50)));
+        sleep(ms(30_000)).await;
+        guard.unlock().await.expect("held");
+        let begun = Instant::now();
+        while terms.load(Ordering::Relaxed) == 0 {
+            sleep(ms(10)).await;
+        }
+        longest = longest.max(begun.elapsed());
+        leading.abort();
+        settle().await;
+    }
+    assert!(longest < ms(300), "{longest:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_loss_is_told_to_the_tasks_of_a_leader() {
     let cluster = Cluster::new(3);

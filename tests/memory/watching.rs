@@ -1,7 +1,7 @@
 //! Watching the leader of a name.
 
 use std::future::pending;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use multilock::sim::{Cluster, Keep, Master};
 use multilock::{CancellationToken, Closing, FencingToken, Leader, LockError, Masters, MultiLock, Unlocked};
@@ -71,6 +71,69 @@ async fn names_that_stay_locked_have_no_leader() {
         .try_lock()
         .await
         .expect_err("it stays locked");
+}
+
+/// A master that does not answer may have the leader, too. The leader is shown as long as a majority may have it.
+#[tokio::test(start_paused = true)]
+async fn a_leader_is_shown_while_a_majority_may_have_it() {
+    let cluster = Cluster::new(3);
+    let (here, there) = (connect(&cluster).await, connect(&cluster).await);
+    let lock = here.red_lock("leader").about("me").lease(ms(20_000));
+    let _guard = lock.lock().await.expect("free");
+    settle().await;
+    let delete = ["DEL", "leader"];
+    cluster.master(2).command(&delete).expect("deleted");
+    let mut watched = watch(&there, "leader");
+    assert_eq!(next(&mut watched).await.0.as_deref(), Some("me"));
+    cluster.master(0).freeze();
+    sleep(ms(18_000)).await;
+    assert!(watched.borrow().is_some(), "0 may have it");
+    sleep(ms(2_500)).await;
+    assert!(watched.borrow().is_none(), "its lease has ended");
+}
+
+/// Two of three masters have the leader for different times.
+#[tokio::test(start_paused = true)]
+async fn a_leader_is_shown_with_the_end_of_its_majority() {
+    let cluster = Cluster::new(3);
+    let (here, there) = (connect(&cluster).await, connect(&cluster).await);
+    let _guard = here.red_lock("leader").lock().await.expect("free");
+    settle().await;
+    for (master, command) in [
+        (1, ["PEXPIRE", "leader", "5000"].as_slice()),
+        (2, &["DEL", "leader"]),
+    ] {
+        cluster.master(master).command(command).expect("done");
+    }
+    let mut watched = watch(&there, "leader");
+    assert_eq!(next(&mut watched).await.0.as_deref(), Some("nothing"));
+    let until = watched.borrow().as_ref().map(|leader| leader.until);
+    let left = until.and_then(|until| until.duration_since(SystemTime::now()).ok());
+    assert!(left.is_some_and(|left| left <= ms(5000)), "{left:?}");
+}
+
+/// Nobody leads by reading. And whoever leads without a token is shown after a leader with one.
+#[tokio::test(start_paused = true)]
+async fn readers_are_no_leaders_and_those_without_a_token_are() {
+    let cluster = Cluster::new(3);
+    let (here, there) = (connect(&cluster).await, connect(&cluster).await);
+    let reader = here.red_lock("leader").read().lock().await.expect("free");
+    settle().await;
+    let mut watched = watch(&there, "leader");
+    sleep(ms(40_000)).await;
+    assert!(watched.borrow().is_none(), "it reads");
+    reader.unlock().await.expect("held");
+    let leads = async |fenced: bool, watched: &mut Watched| {
+        let lock = here.red_lock("leader").announced().fenced(fenced).about("me");
+        let guard = lock.lock().await.expect("free");
+        assert_eq!(next(watched).await.0.as_deref(), Some("me"), "fenced: {fenced}");
+        guard.unlock().await.expect("held");
+        assert_eq!(next(watched).await.0, None);
+    };
+    leads(true, &mut watched).await;
+    // The fence has ended by then.
+    sleep(ms(130_000)).await;
+    leads(false, &mut watched).await;
 }
 
 #[tokio::test(start_paused = true)]
