@@ -54,10 +54,13 @@ do
       local left, label, cause = 0, '', 'a'
       if waiter ~= '' then queues.enqueue(queue, its_deadlines, now, waiter, ARGV[6]) end
       if before >= #open then
+        -- No call tells that a lease has ended, and a waiter whose process stands still does not ask by itself.
+        its.call_first(now, waiter)
+        earliest = select(2, its.ahead(now, ticket, waiter, #open))
         -- Each waiter ahead gets a seat, too.
         local lefts = its.lefts()
         local rank = waiter ~= '' and redis.pcall('zrank', queue, waiter) or redis.pcall('zcard', queue)
-        left = lefts[(type(rank) == 'number' and rank or 0) - #open + 1] or math.huge
+        left = lefts[(type(rank) == 'number' and rank or 0) - #open + 1] or queues.REASK
         -- A waiter that was called may not come.
         if earliest then left = math.min(left, earliest - now) end
         left = math.max(left, 1)

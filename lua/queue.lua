@@ -72,18 +72,19 @@ local function queues()
     return removed, type(rank) == 'number' and rank
   end
 
-  -- The deadline of a waiter, if its ticket counts; else the waiter is dropped. With `here`, the waiters of a client
-  -- that has hung up are dropped, too, except `here` itself.
+  local function is_called(deadline)
+    return deadline % 1 > 0
+  end
+
+  -- The deadline of a waiter, if its ticket counts; else the waiter is dropped, and the second result is whether it was
+  -- called and did not come. With `here`, the waiters of a client that has hung up are dropped, too, except `here` itself.
   local function deadline_of(queue, deadlines, waiter, now, here)
     local deadline = redis.pcall('zscore', deadlines, waiter)
     deadline = type(deadline) == 'string' and tonumber(deadline) or 0
     if deadline > now and (not here or waiter == here or not has_hung_up(waiter)) then return deadline end
     drop(queue, deadlines, waiter)
     drops_left = drops_left - 1
-  end
-
-  local function is_called(deadline)
-    return deadline % 1 > 0
+    return nil, deadline <= now and is_called(deadline)
   end
 
   local function is_before(ticket, waiter, its, other)

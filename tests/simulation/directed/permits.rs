@@ -299,6 +299,103 @@ async fn a_called_waiter_that_does_not_come_is_passed() {
     first.abort();
 }
 
+/// Id of the only client.
+fn client_id(cluster: &Cluster) -> String {
+    let keys = cluster.master(0).command(&["KEYS", "*"]).expect("keys");
+    let mut ids = keys
+        .iter()
+        .filter_map(|key| key.strip_prefix("multilock_client:"));
+    let id = ids.next().expect("a label");
+    assert_eq!(ids.next(), None, "it is the only client by now");
+    id.to_owned()
+}
+
+/// Puts waiters of a client into the queue, before all others.
+fn queue(cluster: &Cluster, client: &str, waiters: u64) {
+    for master in cluster.iter() {
+        let seconds = master.command(&["TIME"]).expect("a clock").remove(0);
+        let now = seconds.parse::<u64>().expect("a number") * 1000;
+        for number in 1..=waiters {
+            let waiter = format!("{client}:{number}k:1000");
+            for (key, score) in [("queue", number), ("deadlines", now + 15_000)] {
+                let (key, score) = (format!("multilock_{key}:{{gpu:seat}}"), score.to_string());
+                master.command(&["ZADD", &key, &score, &waiter]).expect("added");
+            }
+        }
+    }
+}
+
+/// Time until a waiter is let in behind 40 of a process that stands still. `end` ends the holds of the two seats.
+async fn passed_after(end: impl Fn(MultiLockGuard<Permit>)) -> Duration {
+    let cluster = Cluster::new(3);
+    let network = Network::new(3);
+    let _absent = connect_as(&cluster, &Client::new().network(&network)).await;
+    // The label is stored once the client is connected.
+    sleep(ms(20)).await;
+    let absent = client_id(&cluster);
+    (0..3).for_each(|node| network.cut(node, Direction::ToClient));
+    let masters = connect(&cluster).await;
+    let held = all(&masters, 2).await;
+    queue(&cluster, &absent, 40);
+    let begun = Instant::now();
+    let next = tokio::spawn(async move { gpu(&masters, 2).lock().await.map(drop) });
+    sleep(ms(20)).await;
+    held.into_iter().for_each(end);
+    assert_eq!(next.await.expect("no panic"), Ok(()));
+    begun.elapsed()
+}
+
+/// So are the other waiters of its client: a process that stands still has one for each of its tasks.
+#[tokio::test(start_paused = true)]
+async fn the_waiters_of_a_process_that_stands_still_are_passed_together() {
+    // The releases call two of them. The others are called after 5 s, when the next waiter asks by itself.
+    let passed = passed_after(drop).await;
+    assert!(passed < ms(6500), "{passed:?}");
+}
+
+/// The same where no release calls them.
+#[tokio::test(start_paused = true)]
+async fn the_waiters_of_a_process_that_stands_still_are_called_once_leases_have_ended() {
+    let passed = passed_after(MultiLockGuard::leak).await;
+    assert!(passed < ms(7500), "{passed:?}");
+}
+
+/// A waiter of a living process that is called to show that it lives keeps its place.
+#[tokio::test(start_paused = true)]
+async fn waiters_beside_one_that_does_not_come_keep_their_places() {
+    let cluster = Cluster::new(3);
+    let holder = connect(&cluster).await;
+    let held = all(&holder, 1).await;
+    let (early, late) = (connect(&cluster).await, connect(&cluster).await);
+    let (order, mut waiting) = (Arc::<Mutex<Vec<usize>>>::default(), JoinSet::new());
+    for (place, masters) in [&early, &early, &early, &late].into_iter().enumerate() {
+        let (order, lock) = (Arc::clone(&order), gpu(masters, 1));
+        waiting.spawn(async move {
+            let permit = lock.lock().await.expect("a seat");
+            order.lock().expect("not poisoned").push(place);
+            permit.unlock().await.expect("released");
+        });
+        sleep(ms(20)).await;
+    }
+    // A waiter of the first client that was called and has not come.
+    let (queue, deadlines) = ("multilock_queue:{gpu:seat}", "multilock_deadlines:{gpu:seat}");
+    for master in cluster.iter() {
+        let first = master
+            .command(&["ZRANGE", queue, "0", "0"])
+            .expect("a queue")
+            .remove(0);
+        let client = first.split_once(':').expect("a waiter").0;
+        let lost = format!("{client}:99k:1000");
+        for (key, score) in [(queue, "1"), (deadlines, "1.5")] {
+            master.command(&["ZADD", key, score, &lost]).expect("added");
+        }
+    }
+    drop(held);
+    let all_in = async { while waiting.join_next().await.transpose().expect("no panic").is_some() {} };
+    timeout(ms(6500), all_in).await.expect("in time");
+    assert_eq!(*order.lock().expect("not poisoned"), [0, 1, 2, 3]);
+}
+
 /// The lease of a holder that is gone ends, and a waiter is let in, without a message from anybody.
 #[tokio::test(start_paused = true)]
 async fn a_seat_is_free_once_its_lease_has_ended() {
