@@ -59,7 +59,7 @@ pub(crate) async fn force(
     reason: &str,
     is_meant: impl Fn(&Holder) -> bool,
 ) -> Result<Forced, LockError> {
-    let sights = look(pool, names, kind).await;
+    let sights = look(pool, names, kind, Trust::All).await;
     let mut votes: Vec<Vote> = sights
         .iter()
         .map(|sight| sight.as_ref().err().cloned().unwrap_or(Vote::Pending))

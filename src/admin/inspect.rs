@@ -130,11 +130,16 @@ pub struct Inspection {
     pub quarantined: Vec<(Arc<str>, Duration)>,
 }
 
-/// Report of each master, or its vote if there is no report. Waits for all of them until the node timeout at
-/// most.
-pub(crate) async fn look(pool: &Arc<Pool>, names: &Names, kind: HoldKind) -> Vec<Result<Report, Vote>> {
+/// Report of each master that `trust` counts, or its vote if there is no report. Waits for all of them until the node timeout
+/// at most.
+pub(crate) async fn look(
+    pool: &Arc<Pool>,
+    names: &Names,
+    kind: HoldKind,
+    trust: Trust,
+) -> Vec<Result<Report, Vote>> {
     let mut sights = vec![Err(Vote::Pending); pool.slots.len()];
-    let mut round = Round::begin(pool, &calls::inspect(names, kind), Trust::All, pool.all());
+    let mut round = Round::begin(pool, &calls::inspect(names, kind), trust, pool.all());
     while let Some((node, answer)) = round.next().await {
         sights[node] = reply::inspected(answer, names.len());
     }
@@ -148,7 +153,7 @@ pub(crate) async fn inspect(
     kind: HoldKind,
     needed: usize,
 ) -> Vec<Inspection> {
-    let sights = look(pool, names, kind).await;
+    let sights = look(pool, names, kind, Trust::All).await;
     let quarantined = quarantined(pool);
     let inspection = |(index, name): (usize, &str)| {
         let state = |sight: &Result<Report, Vote>| match sight {

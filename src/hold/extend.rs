@@ -104,7 +104,7 @@ impl Extension {
             .unwrap_or(0);
         Self {
             client: Arc::clone(client),
-            round: Round::begin(pool, &request, Trust::Extension(needed), pool.all()),
+            round: Round::begin(pool, &request, Trust::Memory(needed), pool.all()),
             extended,
             single_votes: FuturesUnordered::new(),
         }
@@ -155,7 +155,7 @@ impl Extension {
             // The kind of the entry stays: other masters answer to the question as it was.
             let renewal = entry.renewal_as(entry.hold.grant.kind());
             let request = request(&self.client.pool, &[renewal]);
-            let trust = Trust::Extension(entry.hold.grant.needed);
+            let trust = Trust::Memory(entry.hold.grant.needed);
             let mut round =
                 Round::begin(&self.client.pool, &request, trust, NodeSet::one(node)).trace_quorum(1);
             let grant = Arc::clone(&entry.hold.grant);

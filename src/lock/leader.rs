@@ -19,6 +19,7 @@ use crate::node::ChannelForm;
 use crate::protocol::keys;
 use crate::protocol::kind::HoldKind;
 use crate::protocol::reply::{FieldEntry, Report};
+use crate::round::Trust;
 use crate::round::pool::Pool;
 use crate::values::holder::Holder;
 use crate::values::names::Names;
@@ -179,7 +180,9 @@ impl LeaderWatch {
         loop {
             let (begun, before) = (Instant::now(), subscription.messages.by_now());
             let Some(pool) = self.pool.upgrade() else { return };
-            let reports = look(&pool, &self.names, HoldKind::Plain).await;
+            // Masters in quarantine show attempts that cannot win.
+            let trust = Trust::Memory(self.majority);
+            let reports = look(&pool, &self.names, HoldKind::Plain, trust).await;
             drop(pool);
             self.show(sight_of(&reports, self.majority));
             let latest = begun + half_lease;

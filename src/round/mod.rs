@@ -104,9 +104,9 @@ pub(crate) enum Trust {
     All,
     /// In a vote for this many grants: the masters that remember.
     Quorum(usize),
-    /// In an extension for this many grants. Masters with a step of their clock count here, too: the extension judges
-    /// their answers hold by hold.
-    Extension(usize),
+    /// In a round about holds that this many masters granted: the masters whose memory counts. Those with a step of their clock
+    /// count here, too: an extension judges their answers hold by hold.
+    Memory(usize),
 }
 
 impl Trust {
@@ -114,7 +114,7 @@ impl Trust {
     fn needed(self) -> usize {
         match self {
             Self::All => 0,
-            Self::Quorum(needed) | Self::Extension(needed) => needed,
+            Self::Quorum(needed) | Self::Memory(needed) => needed,
         }
     }
 
@@ -123,7 +123,7 @@ impl Trust {
         let (needed, of_link): (_, fn(&Link, Instant) -> Duration) = match self {
             Self::All => return None,
             Self::Quorum(needed) => (needed, Link::quarantine),
-            Self::Extension(needed) => (needed, Link::memory_quarantine),
+            Self::Memory(needed) => (needed, Link::memory_quarantine),
         };
         let left =
             |link: &Result<Arc<Link>, Fault>| link.as_ref().map_or(Duration::ZERO, |link| of_link(link, now));

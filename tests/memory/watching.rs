@@ -8,7 +8,7 @@ use multilock::{CancellationToken, Closing, FencingToken, Leader, LockError, Mas
 use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep};
 
-use crate::support::{connect, connect_leasing, executed, ms, settle};
+use crate::support::{connect, connect_by_default, connect_leasing, executed, ms, settle};
 
 type Watched = Receiver<Option<Leader>>;
 
@@ -134,6 +134,35 @@ async fn readers_are_no_leaders_and_those_without_a_token_are() {
     // The fence has ended by then.
     sleep(ms(130_000)).await;
     leads(false, &mut watched).await;
+}
+
+/// Candidates ask meanwhile, and masters in quarantine show their attempts until these are rolled back.
+#[tokio::test(start_paused = true)]
+async fn attempts_during_a_quarantine_are_not_shown() {
+    let cluster = Cluster::new(3);
+    for master in cluster.iter() {
+        master.set_delay(ms(1) / 4, ms(1) / 4);
+        master.restart(Keep::Nothing);
+    }
+    let clients = [
+        connect_by_default(&cluster).await,
+        connect_by_default(&cluster).await,
+    ];
+    let mut watched = watch(&clients[0], "leader");
+    let candidates = clients.each_ref().map(|client| lead(client.red_lock("leader")));
+    let begun = Instant::now();
+    let leader = watched
+        .wait_for(Option::is_some)
+        .await
+        .expect("it goes on")
+        .clone();
+    assert!(begun.elapsed() > ms(20_000), "shown after {:?}", begun.elapsed());
+    sleep(ms(5_000)).await;
+    let now = watched.borrow().clone();
+    assert_eq!(now.map(|leader| leader.token), leader.map(|leader| leader.token));
+    for candidate in candidates {
+        candidate.cancel();
+    }
 }
 
 #[tokio::test(start_paused = true)]
