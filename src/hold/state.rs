@@ -25,7 +25,8 @@ pub(super) const TIMER_TOLERANCE: Duration = Duration::from_millis(2);
 
 /// Age at which a grant is taken on the masters that were not asked for it, or did not grant it for a reason that may have
 /// passed. A try that not all of them grant is followed by another one at twice the age, until a sixth of the lease has
-/// passed. A renewal takes the grant on all masters anyway.
+/// passed. If one has refused, the other try follows sooner, after a quarter of the age: on a name that many ask for, attempts
+/// that lose have a master for a while, one after the other. A renewal takes the grant on all masters anyway.
 const WIDEN_AFTER: Duration = Duration::from_millis(10);
 const WIDENING_ENDS: u32 = 6;
 
@@ -594,7 +595,12 @@ impl HoldState {
             return NodeSet::default();
         };
         let missing = self.votes.missing();
-        let again = after * 2;
+        let again = after
+            + if self.votes.has_refusal() {
+                after / 4
+            } else {
+                after
+            };
         if !missing.is_empty() && again <= self.lease / WIDENING_ENDS {
             self.widen_after = Some(again);
         }

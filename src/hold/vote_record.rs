@@ -58,6 +58,11 @@ impl VoteRecord {
         missing
     }
 
+    pub(crate) fn has_refusal(&self) -> bool {
+        let mut others = self.others.iter().flat_map(|others| others.iter());
+        others.any(|(_, vote)| matches!(vote, Vote::Refused { .. }))
+    }
+
     pub(crate) fn to_vec(&self) -> Vec<Vote> {
         let other = |node: u8| {
             let found = self.others.iter().flat_map(|others| others.iter());

@@ -261,9 +261,10 @@ fn a_thrifty_grant_is_widened_until_all_have_it() {
     assert_eq!(state.widen().len(), 2);
     state.votes.set(1, Vote::Granted);
     state.votes.set(2, Vote::Refused { remaining: None });
-    // The next try is at twice the age, after a refusal.
+    // The next try is at twice the age, and after a refusal at five quarters of it.
     assert_eq!(state.upkeep(at(0), old), look(10));
     assert_eq!(state.widen().iter().collect::<Vec<_>>(), [2]);
+    assert_eq!(state.upkeep(at(0), old * 2), look(5));
     state.votes.set(2, Vote::Granted);
     assert_eq!(state.widen().len(), 0);
     assert!(matches!(state.upkeep(at(0), old), Upkeep::Look(left) if left > Duration::from_secs(29)));
