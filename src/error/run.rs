@@ -109,7 +109,7 @@ pub enum OnceError<E> {
     #[error(transparent)]
     Lost(Loss),
     /// The body returned this error.
-    #[error("the job failed: {0}")]
+    #[error("the job failed: {0:#}")]
     Body(E),
 }
 

@@ -99,7 +99,7 @@ pub(crate) fn seat_number(seat: &str) -> Option<u8> {
 impl fmt::Display for HoldKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Plain => "neither .read() nor .write()",
+            Self::Plain => "a plain lock",
             Self::Write => ".write()",
             Self::Read => ".read()",
             Self::Permit => "a permit",
