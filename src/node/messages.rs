@@ -91,3 +91,43 @@ impl MessageCounts {
         self
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use tokio::task::yield_now;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_listener_is_woken_by_messages_that_count_and_by_gaps() {
+        let tells: [fn(&Messages); 2] = [|messages| messages.came(1), Messages::interrupt];
+        for tell in tells {
+            let messages = Arc::new(Messages::new(2));
+            let (theirs, before) = (Arc::clone(&messages), messages.by_now());
+            let mut listening = tokio::spawn(async move {
+                theirs.news_since(&before, |node| node == 1).await;
+            });
+            yield_now().await;
+            messages.came(0);
+            assert!(timeout(Duration::from_secs(1), &mut listening).await.is_err());
+            tell(&messages);
+            let woken = timeout(Duration::from_secs(1), listening).await;
+            woken.expect("in time").expect("no panic");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn numbers_of_another_moment_leave_out_its_messages() {
+        let messages = Messages::new(2);
+        let before = messages.by_now();
+        messages.came(0);
+        messages.came(1);
+        let since = before.or(&messages.by_now(), |node| node == 0);
+        assert!(!messages.came_since(0, &since) && messages.came_since(1, &since));
+        messages.news_since(&since, |_| true).await;
+    }
+}

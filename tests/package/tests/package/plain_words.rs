@@ -83,7 +83,7 @@ impl Block {
                     line: *line,
                     words,
                     asks,
-                    prose: format!(" {} ", prose.join(" ").to_lowercase()),
+                    prose: prose.join(" ").to_lowercase(),
                 });
             }
             rest = &rest[end..];
