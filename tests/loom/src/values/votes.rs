@@ -1,11 +1,14 @@
 //! The votes that the files need.
 
+use std::time::Duration;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Vote {
     Granted,
     Pending,
     NotAsked,
     NotHeld,
+    Refused { remaining: Option<Duration> },
     Revoked,
 }
 
