@@ -88,8 +88,8 @@ impl Masters {
     /// - A change is shown after a message of the masters, usually within a round trip or two. A leader that
     ///   has crashed is shown until its lease ends. A message that is lost costs half a lease at most.
     /// - No leader with a smaller token follows one with a larger token.
-    /// - `None` if no majority shows a holder. While too few masters answer, the last leader is shown until its
-    ///   lease ends.
+    /// - `None` if no majority shows a holder. While too few masters answer or have a vote, the last leader is shown until
+    ///   its lease ends.
     /// - The receiver wakes when the leader changes. [`until`](Leader::until) moves on without that.
     ///
     /// Leaders by [`lead`](crate::MultiLock::lead) send the messages, as do all locks that are
