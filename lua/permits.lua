@@ -57,21 +57,6 @@ local function seats(queues, pool)
     return some
   end
 
-  local function client_of(waiter)
-    return string.match(waiter, '^(.*):%d+k:%d+$')
-  end
-
-  -- Calls the other waiters of a client of which one was called and did not come: to ask, for any seat. A client has a waiter
-  -- for each of its tasks. If its process stands still, they are dropped together then, and not a few at a time.
-  local function call_others_of(missing, now)
-    local client = client_of(missing)
-    local some = redis.pcall('zrange', queue, 0, MOST - 1)
-    for i = 1, client and #some or 0 do
-      local deadline = client_of(some[i]) == client and queues.deadline_of(queue, deadlines, some[i], now)
-      if deadline then queues.call_one(pool, some[i], deadline, deadlines, now, '') end
-    end
-  end
-
   -- The number of waiters with a smaller ticket, up to `most`, and the earliest deadline of these.
   local function ahead(now, ticket, waiter, most)
     local at, earliest = 0, nil
@@ -82,8 +67,7 @@ local function seats(queues, pool)
       if at == most or not other or other == waiter then return at, earliest end
       if not queues.is_before(tonumber(first[2]), other, ticket, waiter) then return at, earliest end
       -- It matters at once whether the client of the waiter ahead still listens.
-      local deadline, is_missing = queues.deadline_of(queue, deadlines, other, now, waiter)
-      if is_missing then call_others_of(other, now) end
+      local deadline = queues.deadline_of(queue, deadlines, other, now, waiter)
       if deadline then
         at = at + 1
         earliest = math.min(earliest or deadline, deadline)
@@ -103,8 +87,7 @@ local function seats(queues, pool)
     for _ = 1, MOST do
       local waiter = at < #open and redis.pcall('zrange', queue, at, at)[1]
       if not waiter then break end
-      local deadline, is_missing = queues.deadline_of(queue, deadlines, waiter, now)
-      if is_missing then call_others_of(waiter, now) end
+      local deadline = queues.deadline_of(queue, deadlines, waiter, now)
       -- A waiter that was called is not checked for a hang-up: it may ask until its deadline.
       if deadline and not queues.is_called(deadline) then
         deadline = queues.deadline_of(queue, deadlines, waiter, now, here)

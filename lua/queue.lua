@@ -76,15 +76,19 @@ local function queues()
     return deadline % 1 > 0
   end
 
-  -- The deadline of a waiter, if its ticket counts; else the waiter is dropped, and the second result is whether it was
-  -- called and did not come. With `here`, the waiters of a client that has hung up are dropped, too, except `here` itself.
+  local call_others_of
+  -- Clients whose waiters this script has called for that reason, by the queue.
+  local others_called = {}
+
+  -- The deadline of a waiter, if its ticket counts; else the waiter is dropped. With `here`, the waiters of a client
+  -- that has hung up are dropped, too, except `here` itself.
   local function deadline_of(queue, deadlines, waiter, now, here)
     local deadline = redis.pcall('zscore', deadlines, waiter)
     deadline = type(deadline) == 'string' and tonumber(deadline) or 0
     if deadline > now and (not here or waiter == here or not has_hung_up(waiter)) then return deadline end
     drop(queue, deadlines, waiter)
     drops_left = drops_left - 1
-    return nil, deadline <= now and is_called(deadline)
+    if deadline <= now and is_called(deadline) then call_others_of(waiter, queue, deadlines, now) end
   end
 
   local function is_before(ticket, waiter, its, other)
@@ -157,6 +161,25 @@ local function queues()
       redis.pcall('zadd', deadlines, math.min(deadline, now + comes_within) + 0.5, waiter)
     end
     return true
+  end
+
+  -- Calls the other waiters of a client of which one was called and did not come. Tasks that wait for a permit or a set, or
+  -- with other options, have a waiter each. If their process stands still, they are dropped together then, and not one
+  -- after the other.
+  function call_others_of(missing, queue, deadlines, now)
+    local client, its_queue = string.match(missing, '^(.*:)%d+[rk]?:%d+$'), queue_of(queue, missing)
+    -- In braces, or behind a second colon if the name has a brace of its own.
+    local name = string.match(queue, '^multilock_queue:{(.*)}$') or string.match(queue, '^multilock_queue::(.*)$')
+    if not client or not name or others_called[client .. its_queue] then return end
+    others_called[client .. its_queue] = true
+    local some = redis.pcall('zrange', its_queue, 0, MOST - 1)
+    for i = 1, #some do
+      if string.sub(some[i], 1, #client) == client then
+        local deadline = redis.pcall('zscore', deadlines, some[i])
+        deadline = type(deadline) == 'string' and tonumber(deadline) or 0
+        if deadline > now then call_one(name, some[i], deadline, deadlines, now, '') end
+      end
+    end
   end
 
   -- Calls the waiters that want to read, from a place of their queue on. Stops before a ticket that is larger than

@@ -108,9 +108,15 @@ fn place(scene: &Scene, waiter: &str) {
 
 /// How long it takes from a release to the next grant behind such a waiter.
 async fn behind(scene: Scene, waiter: &str, within: Duration) {
+    behind_all(scene, &[waiter.to_owned()], within).await;
+}
+
+async fn behind_all(scene: Scene, waiters: &[String], within: Duration) {
     let mine = scene.lock(0, waiting()).await;
     assert!(mine.is_some(), "free");
-    place(&scene, waiter);
+    for waiter in waiters {
+        place(&scene, waiter);
+    }
     let second = scene.locking(2, waiting());
     sleep(ms(100)).await;
     let released = Instant::now();
@@ -243,6 +249,20 @@ async fn a_frozen_waiter_costs_little() {
     }
     // The time that it has to come, and the next time that the other one asks by itself.
     behind(scene, &frozen, ms(6100)).await;
+}
+
+/// So do the others of its process: each task that waits for a set has a waiter.
+#[tokio::test(start_paused = true)]
+async fn the_waiters_of_a_frozen_process_cost_little() {
+    let scene = near(3).await;
+    let client = client_id(&scene).await;
+    for place in 0..3 {
+        scene.cut(1, place, Direction::ToMaster);
+    }
+    let frozen: Vec<_> = (100..140)
+        .map(|number| format!("{client}:{number}:1000"))
+        .collect();
+    behind_all(scene, &frozen, ms(7100)).await;
 }
 
 /// One waiter wants all masters, and one of them is down. The other waiter wants a majority.
