@@ -54,9 +54,11 @@ do
       local left, label, cause = 0, '', 'a'
       if waiter ~= '' then queues.enqueue(queue, its_deadlines, now, waiter, ARGV[6]) end
       if before >= #open then
-        -- No call tells that a lease has ended, and a waiter whose process stands still does not ask by itself.
-        its.call_first(now, waiter)
-        earliest = select(2, its.ahead(now, ticket, waiter, #open))
+        if #open > 0 then
+          -- No call tells that a lease has ended, and a waiter whose process stands still does not ask by itself.
+          its.call_first(now, waiter)
+          earliest = select(2, its.ahead(now, ticket, waiter, #open))
+        end
         -- Each waiter ahead gets a seat, too.
         local lefts = its.lefts()
         local rank = waiter ~= '' and redis.pcall('zrank', queue, waiter) or redis.pcall('zcard', queue)

@@ -595,12 +595,8 @@ impl HoldState {
             return NodeSet::default();
         };
         let missing = self.votes.missing();
-        let again = after
-            + if self.votes.has_refusal() {
-                after / 4
-            } else {
-                after
-            };
+        let parts = if self.votes.has_refusal() { 4 } else { 1 };
+        let again = after + after / parts;
         if !missing.is_empty() && again <= self.lease / WIDENING_ENDS {
             self.widen_after = Some(again);
         }

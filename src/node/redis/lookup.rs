@@ -20,7 +20,8 @@ pub(crate) struct Lookup {
     /// The look-up that is under way, if there is one. The system's resolver cannot be stopped, and occupies a thread. So an
     /// attempt to connect that has no time left leaves the look-up to the next one.
     running: Arc<Mutex<Option<AbortOnDropHandle<Addresses>>>>,
-    /// Address that accepted the last connection, until that is set up. The next attempt begins with the address after it.
+    /// Address that accepted a connection whose set-up has not come to its end. The next attempt begins with the address after it,
+    /// and an attempt that succeeds leaves the one that failed before.
     failed: Arc<parking_lot::Mutex<Option<SocketAddr>>>,
 }
 
