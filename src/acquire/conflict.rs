@@ -6,6 +6,7 @@ use crate::acquire::outcome::MemberError;
 use crate::acquire::request::AcquireRequest;
 use crate::error::InvalidInput;
 use crate::protocol::kind;
+use crate::time::until::until;
 
 /// First lock that cannot be held together with an earlier one, as far as the servers of the masters are
 /// known.
@@ -32,20 +33,11 @@ pub(super) async fn overlap(all: &[AcquireRequest]) -> MemberError<InvalidInput>
     if !share_a_name(all) {
         return std::future::pending().await;
     }
-    let mut watched: Vec<_> = Vec::new();
-    for request in all {
-        watched.extend(request.client.pool.slots.iter().map(|slot| slot.watch()));
-    }
-    loop {
-        if let Some(found) = conflict(all) {
-            return found;
-        }
-        let changes = watched.iter_mut().map(|status| Box::pin(status.changed()));
-        if select_all(changes).await.0.is_err() {
-            // The client of these masters ends.
-            return std::future::pending().await;
-        }
-    }
+    let found = all.iter().map(|request| {
+        let found = until(&request.client.pool.recovered, || conflict(all));
+        Box::pin(found)
+    });
+    select_all(found).await.0
 }
 
 /// Whether two locks want the same name by different clients. Two clients may have a server in common.

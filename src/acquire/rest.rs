@@ -58,6 +58,7 @@ impl Waiting<'_> {
             refusal,
             blocking: request.blocking(),
             could_win: self.could_win,
+            too_few_connected: request.client.pool.connected() < request.needed,
             may_listen: request.client.pool.config.beside_redisson && !self.foreign_releases.listens(),
             may_keep_shut: self.may_keep_shut(),
             waited: self.since.elapsed(),
@@ -75,6 +76,16 @@ impl Waiting<'_> {
                 state.rests_until(Instant::now() + pause);
                 sleep(pause).await;
                 return WokenBy::Timer;
+            }
+            NextStep::AwaitMasters { at_most } => {
+                let pool = &request.client.pool;
+                state.rests_until(Instant::now() + at_most);
+                let connected = timeout(at_most, pool.wait_for_connections(request.needed)).await;
+                return if connected.is_ok() {
+                    WokenBy::Gap
+                } else {
+                    WokenBy::Timer
+                };
             }
             NextStep::AwaitCalls {
                 at_most,

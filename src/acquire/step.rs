@@ -33,6 +33,8 @@ pub(super) enum NextStep {
     Listen,
     /// Sleeps for the whole time, whatever happens.
     Sleep(Duration),
+    /// Sleeps until enough masters for a quorum are connected, at most for the given time.
+    AwaitMasters { at_most: Duration },
     /// Sleeps until a quorum of masters has called the waiter, at most for the given time.
     AwaitCalls {
         at_most: Duration,
@@ -47,6 +49,8 @@ pub(super) struct Refused<'a> {
     pub(super) blocking: usize,
     /// Whether the waiter is in the queues.
     pub(super) could_win: bool,
+    /// Whether too few masters for a quorum are connected, whatever they answer.
+    pub(super) too_few_connected: bool,
     /// Whether the waiter is to listen to the releases of another library, and does not yet.
     pub(super) may_listen: bool,
     /// Time for which the waiter may still block its other names.
@@ -61,6 +65,9 @@ impl Refused<'_> {
         // their seats.
         if self.refusal.asked == Asked::FirstAndOthers || self.refusal.has_no_common_seat {
             return NextStep::Sleep(pauses.next(SPLIT));
+        }
+        if self.too_few_connected {
+            return NextStep::AwaitMasters { at_most: REASK };
         }
         // A few masters may still report a waiter ahead that is just withdrawing.
         let is_first = reason == LossReason::Held && usize::from(blockers.behind_others) < self.blocking;
@@ -167,6 +174,7 @@ mod tests {
             refusal,
             blocking: 2,
             could_win: true,
+            too_few_connected: false,
             may_listen: true,
             may_keep_shut: None,
             waited: Duration::ZERO,
@@ -205,6 +213,14 @@ mod tests {
         assert!(at_most(next(&held, |refused| refused.could_win = false)) <= OUTAGE);
         let split = refusal(LossReason::Split, vec![Vote::Granted; 3], Blockers::default());
         assert!(matches!(next(&split, |_| {}), NextStep::Sleep(pause) if pause <= SPLIT));
+    }
+
+    #[test]
+    fn while_too_few_masters_are_connected_it_waits_for_them() {
+        let lost = refusal(LossReason::Unreachable, vec![HELD], Blockers::default());
+        assert!(at_most(next(&lost, |_| {})) <= OUTAGE);
+        let step = next(&lost, |refused| refused.too_few_connected = true);
+        assert_eq!(step, NextStep::AwaitMasters { at_most: REASK });
     }
 
     #[test]

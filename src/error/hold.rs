@@ -7,7 +7,7 @@ use super::InvalidInput;
 use super::faq::Faq;
 use crate::time::rounded::Rounded;
 use crate::values::last_force::LastForce;
-use crate::values::votes::{Vote, Votes};
+use crate::values::votes::{Confirmations, Vote, Votes};
 
 /// The hold is gone: its validity has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -82,7 +82,7 @@ pub enum ExtendError {
         votes: Votes,
     },
     /// No quorum confirmed. The hold is as it was and keeps the validity it had.
-    #[error("not extended, {} of validity left ({faq}): {votes}", Rounded(*.validity), faq = Faq("too few answers"))]
+    #[error("not extended, {} of validity left ({faq}): {}", Rounded(*.validity), Confirmations(.votes), faq = Faq("too few answers"))]
     NotExtended {
         /// Rest of the old validity.
         validity: Duration,
@@ -94,7 +94,7 @@ pub enum ExtendError {
 /// Answers of the masters, for people; nothing if none was asked.
 fn after_colon(votes: &Votes) -> String {
     match votes.iter().next() {
-        Some(_) => format!(": {votes}"),
+        Some(_) => format!(": {}", Confirmations(votes)),
         None => String::new(),
     }
 }
@@ -106,7 +106,7 @@ fn after_colon(votes: &Votes) -> String {
 pub enum UnlockError {
     /// The hold had ended before: its validity had passed, or the masters that no longer had it were enough for the quorum
     /// of another holder. Work under it may have overlapped with another holder's.
-    #[error("the hold was lost before it was released ({faq}): {votes}", faq = Faq("lost"))]
+    #[error("the hold was lost before it was released ({faq}): {}", Confirmations(.votes), faq = Faq("lost"))]
     WasLost {
         /// Answer of each master to the release; if this guard sent none, its last answer before. A guard sends none
         /// if others are in the hold, or if the hold was released when its loss was found.
@@ -114,7 +114,7 @@ pub enum UnlockError {
     },
     /// Too few masters confirmed the release. The others get the release again in the background. The name is free at
     /// the latest when the lease ends.
-    #[error("release not confirmed, free in {} at the latest ({faq}): {votes}", Rounded(*.free_within), faq = Faq("not confirmed"))]
+    #[error("release not confirmed, free in {} at the latest ({faq}): {}", Rounded(*.free_within), Confirmations(.votes), faq = Faq("not confirmed"))]
     Unconfirmed {
         /// Longest time for which a master may keep the name locked.
         free_within: Duration,

@@ -5,7 +5,7 @@ use std::fmt;
 use super::faq::Faq;
 use super::questions::answers_as_its_refusal;
 use super::{LockError, Loss};
-use crate::values::votes::Votes;
+use crate::values::votes::{Confirmations, Votes};
 
 /// Error of [`MultiLock::run`](crate::MultiLock::run): the fate of the lock, apart from the result of the
 /// body.
@@ -46,7 +46,8 @@ pub enum RunError<T> {
     /// time. The work is done, so a retry does it twice.
     #[error(
         "the body has ended, but its hold was lost before that, and another holder may have been at work meanwhile: \
-         {votes} ({faq})",
+         {} ({faq})",
+        Confirmations(.votes),
         faq = Faq("lost")
     )]
     Overlapped {

@@ -20,10 +20,44 @@ fn quarantined() -> Vote {
     Vote::Quarantined { remaining: MS }
 }
 
-fn unreachable(votes: &[Vote]) -> String {
+fn votes_of(votes: &[Vote]) -> Votes {
     let nodes: Vec<Arc<str>> = (0..votes.len()).map(|n| format!("m{n}").into()).collect();
-    let votes = Votes::new(nodes.iter(), votes);
+    Votes::new(nodes.iter(), votes)
+}
+
+fn unreachable(votes: &[Vote]) -> String {
+    let votes = votes_of(votes);
     LockError::Unreachable { votes }.to_string()
+}
+
+/// To release or to extend is not to grant.
+#[test]
+fn a_master_confirms_a_release_and_an_extension() {
+    let votes = votes_of(&[Vote::Granted, Vote::NotHeld]);
+    let answers = "m0: confirmed; m1: not held";
+    let released = UnlockError::Unconfirmed {
+        free_within: MS,
+        votes: votes.clone(),
+    };
+    let lost = UnlockError::WasLost { votes: votes.clone() };
+    let extended = ExtendError::NotExtended {
+        validity: MS,
+        votes: votes.clone(),
+    };
+    let gone = ExtendError::Lost { votes: votes.clone() };
+    for text in [
+        released.to_string(),
+        lost.to_string(),
+        extended.to_string(),
+        gone.to_string(),
+    ] {
+        assert!(text.ends_with(answers), "{text}");
+    }
+    let granted = LockError::Unfenced { votes };
+    assert!(
+        granted.to_string().ends_with("m0: granted; m1: not held"),
+        "{granted}"
+    );
 }
 
 #[test]

@@ -136,7 +136,7 @@ words! {
         Notice = "notice",
         /// No message came until the timer fired.
         Timer = "timer",
-        /// Listening was interrupted.
+        /// Listening was interrupted, or enough masters are connected again.
         Gap = "gap",
         /// Another task of the process has handed its turn or hold on.
         HandOn = "hand_on",

@@ -11,7 +11,7 @@ use super::kinds::{AcquireOutcome, Word};
 use crate::error::LockError;
 use crate::time::rounded::Rounded;
 use crate::values::names::Names;
-use crate::values::votes::Votes;
+use crate::values::votes::{Confirmations, Votes};
 
 /// Time between two lines of one cause.
 pub(super) const INTERVAL: Duration = Duration::from_secs(10);
@@ -67,7 +67,7 @@ impl LogThrottle {
     /// Logs that too few masters have confirmed the release after a body has ended.
     pub(crate) fn release_unconfirmed(&self, names: &Names, free_within: Duration, votes: &Votes) {
         if let Some(left_out) = self.releases.admit(INTERVAL) {
-            let free_within = Rounded(free_within);
+            let (free_within, votes) = (Rounded(free_within), Confirmations(votes));
             tracing::warn!(target: TARGET, %names, %free_within, %votes, left_out, "release not confirmed");
         }
     }

@@ -467,8 +467,9 @@ impl<M: Mode> MultiLock<M> {
     }
 
     /// Checks the options, as [`lock`](Self::lock) does first. Sends nothing. For a program that is to refuse its configuration
-    /// when it starts, before it has work. [`lead`](Self::lead), [`once`](Self::once), a set and
-    /// [`force_release`](Self::force_release) refuse further options, as their own documentation says.
+    /// when it starts, before it has work. [`lead`](Self::lead), [`once`](Self::once) and
+    /// [`force_release`](Self::force_release) refuse further options, as their own documentation says; for a set there is
+    /// [`LockSet::check`](crate::LockSet::check).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

@@ -160,6 +160,26 @@ impl LockSet {
         self
     }
 
+    /// Checks the options of all locks, as [`lock`](Self::lock) does first. Sends nothing, as [`MultiLock::check`].
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (masters, _) = multilock::Masters::in_memory(3).await?;
+    /// let account = || masters.red_lock("account:1");
+    /// account().and(masters.red_lock("account:2")).check()?;
+    /// let refused = account().and(account()).check().unwrap_err();
+    /// assert_eq!(refused.index, 1, "the same name: {}", refused.error);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Invalid`] and [`LockError::Closed`], as from [`try_lock`](Self::try_lock).
+    pub fn check(&self) -> Result<(), LockSetError> {
+        self.request().map(drop)
+    }
+
     /// Tries once, all locks at the same time. That takes as long as the slowest of their rounds. As soon as
     /// one lock is refused, the others are given back. Locks that only stay with other clients
     /// ([`MultiLock::sticky`]) are waited for, for one node timeout at most.

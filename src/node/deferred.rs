@@ -89,8 +89,8 @@ pub(crate) struct Deferrals {
     pub(super) news: Notify,
     /// Notified when a release was settled.
     pub(super) settled: Notify,
-    /// Notified when the backlog of a master of the pool has become small enough.
-    backlog_drained: Arc<Notify>,
+    /// Notified when a master of the pool is connected, or its backlog has become small enough.
+    pub(super) recovered: Arc<Notify>,
     events: Arc<NodeEvents>,
 }
 
@@ -109,13 +109,13 @@ struct ReleaseQueue {
 }
 
 impl Deferrals {
-    pub(super) fn new(backlog_drained: Arc<Notify>, events: Arc<NodeEvents>) -> Self {
+    pub(super) fn new(recovered: Arc<Notify>, events: Arc<NodeEvents>) -> Self {
         Self {
             queue: Mutex::default(),
             full: Arc::default(),
             news: Notify::new(),
             settled: Notify::new(),
-            backlog_drained,
+            recovered,
             events,
         }
     }
@@ -210,7 +210,7 @@ impl Deferrals {
             deferred.settle(answer);
         }
         if is_drained {
-            self.backlog_drained.notify_waiters();
+            self.recovered.notify_waiters();
         }
         self.settled.notify_waiters();
         self.news.notify_one();

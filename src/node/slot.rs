@@ -40,14 +40,14 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// Makes a slot. `backlog_drained` is notified when its backlog has become small enough.
-    pub(crate) fn new(node: usize, events: NodeEvents, backlog_drained: &Arc<Notify>) -> Self {
+    /// Makes a slot. `recovered` is notified when it is connected, or its backlog has become small enough.
+    pub(crate) fn new(node: usize, events: NodeEvents, recovered: &Arc<Notify>) -> Self {
         let events = Arc::new(events);
         Self {
             node,
             link: Mutex::new(Err(Fault::NotSent(NodeError::Connecting.to_string().into()))),
             status: watch::Sender::new(Reached::Connecting),
-            deferrals: Arc::new(Deferrals::new(Arc::clone(backlog_drained), Arc::clone(&events))),
+            deferrals: Arc::new(Deferrals::new(Arc::clone(recovered), Arc::clone(&events))),
             stale_waiters: Arc::default(),
             events,
         }
@@ -130,6 +130,7 @@ impl Slot {
     pub(super) fn up(&self, link: Arc<Link>) {
         *self.link.lock() = Ok(link);
         self.status.send_replace(Reached::Up);
+        self.deferrals.recovered.notify_waiters();
         self.events.connected();
     }
 

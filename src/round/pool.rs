@@ -68,8 +68,8 @@ pub(crate) struct Pool {
     pub(crate) missing_marks: Arc<Semaphore>,
     /// Releases, stragglers and attempts in progress.
     pub(crate) tracker: TaskTracker,
-    /// Notified when the backlog of a master has become small enough.
-    backlog_drained: Arc<Notify>,
+    /// Notified when a master is connected, or its backlog has become small enough.
+    pub(crate) recovered: Arc<Notify>,
     /// Runtime of background work, also after a drop outside the runtime.
     pub(crate) runtime: Handle,
     /// Tasks that keep the connections up, renew holds, and watch deadlines and the status; they end with the pool.
@@ -105,13 +105,13 @@ impl Pool {
         let label = client_label::text(config.client_label.as_deref());
         let topics = Arc::new(Topics::new(keys::calls(id)));
         let steps = Arc::new(Steps::new(nodes.len()));
-        let (backlog_drained, changed) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (recovered, changed) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let slots: Vec<_> = nodes
             .iter()
             .enumerate()
             .map(|(index, node)| {
                 let events = NodeEvents::new(node.label(), Arc::clone(&changed));
-                let slot = Slot::new(index, events, &backlog_drained);
+                let slot = Slot::new(index, events, &recovered);
                 Arc::new(slot)
             })
             .collect();
@@ -159,7 +159,7 @@ impl Pool {
             closing: CancellationToken::new(),
             missing_marks: Arc::new(Semaphore::new(MISSING_MARKS)),
             tracker: TaskTracker::new(),
-            backlog_drained,
+            recovered,
             runtime,
             background: Mutex::new(background),
         });
@@ -226,6 +226,16 @@ impl Pool {
         }
     }
 
+    /// Number of masters that are connected.
+    pub(crate) fn connected(&self) -> usize {
+        self.slots.iter().filter(|slot| slot.link().is_ok()).count()
+    }
+
+    /// Waits until as many masters are connected as are needed.
+    pub(crate) async fn wait_for_connections(&self, needed: usize) {
+        until(&self.recovered, || (self.connected() >= needed).then_some(())).await;
+    }
+
     /// Waits until a quorum of masters has room in its backlog of releases, for the node timeout at most. So a
     /// caller that takes locks faster than they can be released is slowed down.
     pub(crate) async fn wait_for_backlog(&self, needed: usize) {
@@ -235,7 +245,7 @@ impl Pool {
         if full() <= spare || Handle::try_current().is_err() {
             return;
         }
-        let drained = until(&self.backlog_drained, || (full() <= spare).then_some(()));
+        let drained = until(&self.recovered, || (full() <= spare).then_some(()));
         let _ = timeout(self.config.node_timeout, drained).await;
     }
 

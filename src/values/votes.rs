@@ -7,6 +7,9 @@ use std::time::Duration;
 use crate::time::rounded::Rounded;
 use crate::values::last_force::LastForce;
 
+/// Word for a master that assents to an acquire.
+const GRANTED: &str = "granted";
+
 /// One master's answer in a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -91,7 +94,7 @@ impl Vote {
 impl fmt::Display for Vote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Granted => f.write_str("granted"),
+            Self::Granted => f.write_str(GRANTED),
             Self::Refused {
                 remaining: Some(left),
             } => {
@@ -173,6 +176,18 @@ impl Votes {
         self.0.iter()
     }
 
+    /// Writes the answers, with a word for a master that assented.
+    fn write(&self, f: &mut fmt::Formatter<'_>, assented: &str) -> fmt::Result {
+        for (i, NodeVote { node, vote }) in self.iter().enumerate() {
+            let separator = if i == 0 { "" } else { "; " };
+            match vote {
+                Vote::Granted => write!(f, "{separator}{node}: {assented}")?,
+                vote => write!(f, "{separator}{node}: {vote}")?,
+            }
+        }
+        Ok(())
+    }
+
     /// Number of masters that granted.
     pub fn granted(&self) -> usize {
         self.iter().filter(|node| node.vote == Vote::Granted).count()
@@ -190,10 +205,15 @@ impl<'a> IntoIterator for &'a Votes {
 
 impl fmt::Display for Votes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, NodeVote { node, vote }) in self.iter().enumerate() {
-            let separator = if i == 0 { "" } else { "; " };
-            write!(f, "{separator}{node}: {vote}")?;
-        }
-        Ok(())
+        self.write(f, GRANTED)
+    }
+}
+
+/// Answers to a release or an extension. A master that assented has confirmed it, and has granted nothing.
+pub(crate) struct Confirmations<'a>(pub(crate) &'a Votes);
+
+impl fmt::Display for Confirmations<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.write(f, "confirmed")
     }
 }

@@ -63,7 +63,7 @@ async fn an_outage_is_told_once_in_ten_seconds_however_many_wait() {
     let left_out = |line: &Line| line.fields["left_out"].parse::<u64>().expect("a number");
     assert_eq!(left_out(&lines[0]), 0);
     let others: u64 = lines.iter().map(left_out).sum();
-    assert!(others > 2_500, "all were counted: {others}");
+    assert!(others > 600, "all were counted: {others}");
     // Another cause is told by itself, at once.
     cluster
         .iter()

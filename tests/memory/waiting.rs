@@ -406,6 +406,35 @@ async fn waits_through_an_outage() {
         .expect("granted");
 }
 
+/// While too few masters are connected, an answer of the others decides nothing.
+#[tokio::test(start_paused = true)]
+async fn waiters_seldom_ask_the_masters_that_an_outage_leaves() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    cluster.master(1).crash();
+    cluster.master(2).crash();
+    sleep(ms(1000)).await;
+    let wait = |number| {
+        let lock = masters.red_lock(format!("lock-{number}"));
+        tokio::spawn(async move { lock.lock().await })
+    };
+    let waiting: Vec<_> = (0..10).map(wait).collect();
+    sleep(ms(10_000)).await;
+    let before = executed(&cluster, "acquire");
+    sleep(ms(60_000)).await;
+    let asked = executed(&cluster, "acquire") - before;
+    assert!(
+        (100..=130).contains(&asked),
+        "10 waiters asked {asked} times in a minute"
+    );
+    cluster.master(1).restart(Keep::Data);
+    while masters.status().nodes[1].connection.is_err() {
+        sleep(ms(1)).await;
+    }
+    sleep(ms(10)).await;
+    assert!(waiting.iter().all(JoinHandle::is_finished), "at once");
+}
+
 #[tokio::test(start_paused = true)]
 async fn leaving_the_line_anywhere_leaves_nothing() {
     let cluster = Cluster::new(3);
