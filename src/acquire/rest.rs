@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::acquire::line_up::inside;
+use crate::acquire::pauses::OUTAGE;
 use crate::acquire::refusal::{Asked, Refusal};
 use crate::acquire::step::{AFTER_LEASE, NextStep, Refused, is_quorum_open};
 use crate::acquire::waiting::Waiting;
@@ -21,6 +22,9 @@ use crate::values::votes::Vote;
 
 /// Longest wait for more calls while masters name different seats. Their calls come at about the same time.
 const DISAGREE: Duration = Duration::from_millis(2);
+
+/// Time for the question of one waiter, where all of a client ask.
+const EACH: Duration = Duration::from_micros(100);
 
 impl Waiting<'_> {
     /// Takes in a refusal, and sleeps until another attempt is worthwhile.
@@ -80,12 +84,16 @@ impl Waiting<'_> {
             NextStep::AwaitMasters { at_most } => {
                 let pool = &request.client.pool;
                 state.rests_until(Instant::now() + at_most);
-                let connected = timeout(at_most, pool.wait_for_connections(request.needed)).await;
-                return if connected.is_ok() {
-                    WokenBy::Gap
-                } else {
-                    WokenBy::Timer
-                };
+                if timeout(at_most, pool.wait_for_connections(request.needed))
+                    .await
+                    .is_err()
+                {
+                    return WokenBy::Timer;
+                }
+                let turn = self.pauses.within(for_each_waiter(pool.topics.waiters.len()));
+                state.rests_until(Instant::now() + turn);
+                sleep(turn).await;
+                return WokenBy::Gap;
             }
             NextStep::AwaitCalls {
                 at_most,
@@ -116,6 +124,12 @@ impl Waiting<'_> {
             () = sleep_until(latest) => WokenBy::Timer,
         }
     }
+}
+
+/// Window in which the waiters of a client ask once masters are connected again: all at once, they would be too much for the
+/// node timeout.
+fn for_each_waiter(waiters: usize) -> Duration {
+    OUTAGE.min(EACH * u32::try_from(waiters).unwrap_or(u32::MAX))
 }
 
 /// Resolves once calls since the last attempt make a quorum possible, or when calls may have been missed. The waiter rests until

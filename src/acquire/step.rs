@@ -75,7 +75,11 @@ impl Refused<'_> {
             return NextStep::Listen;
         }
         let at_most = match reason {
-            LossReason::Unreachable => pauses.next(OUTAGE),
+            LossReason::Unreachable => match self.quarantine() {
+                Duration::ZERO => pauses.next(OUTAGE),
+                // Others wait for the same moment.
+                remaining => remaining.min(REASK) + pauses.within(OUTAGE),
+            },
             // The waiter is in no queue, so no master calls it.
             LossReason::Held if !self.could_win => pauses.next(OUTAGE),
             LossReason::Held if self.is_lost_by_errors() => {
@@ -89,6 +93,21 @@ impl Refused<'_> {
             at_most,
             behind_foreign_field: is_first && blockers.foreign_field,
         }
+    }
+
+    /// Time until enough masters for a quorum are out of quarantine, by their answers.
+    fn quarantine(&self) -> Duration {
+        let votes = &self.refusal.votes;
+        let mut remaining: Vec<Duration> = votes
+            .iter()
+            .map(|vote| match vote {
+                Vote::Quarantined { remaining } => *remaining,
+                _ => Duration::ZERO,
+            })
+            .collect();
+        remaining.sort_unstable();
+        let last_needed = votes.len().saturating_sub(self.blocking);
+        remaining.get(last_needed).copied().unwrap_or_default()
     }
 
     /// Whether the masters that refused would not prevent a quorum, if others had not answered with errors. An error may pass
@@ -221,6 +240,31 @@ mod tests {
         assert!(at_most(next(&lost, |_| {})) <= OUTAGE);
         let step = next(&lost, |refused| refused.too_few_connected = true);
         assert_eq!(step, NextStep::AwaitMasters { at_most: REASK });
+    }
+
+    #[test]
+    fn it_asks_after_the_quarantine_that_prevents_a_quorum() {
+        let remaining = |seconds| Vote::Quarantined {
+            remaining: Duration::from_secs(seconds),
+        };
+        let lost = |votes| refusal(LossReason::Unreachable, votes, Blockers::default());
+        let two_of_three = lost(vec![Vote::Granted, remaining(9), remaining(3)]);
+        let pause = at_most(next(&two_of_three, |_| {}));
+        assert!(
+            pause >= Duration::from_secs(3) && pause <= Duration::from_secs(4),
+            "{pause:?}"
+        );
+        let for_long = lost(vec![remaining(9); 3]);
+        let pause = at_most(next(&for_long, |_| {}));
+        assert!(
+            pause >= REASK && pause <= REASK + OUTAGE,
+            "it may end earlier: {pause:?}"
+        );
+        let one = lost(vec![Vote::Granted, HELD, remaining(9)]);
+        assert!(
+            at_most(next(&one, |_| {})) <= OUTAGE,
+            "the others would be enough"
+        );
     }
 
     #[test]

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::support::{connect, executed, foreign_channels, jain, ms, queues, slow_down};
+use crate::support::{connect, connect_by_default, executed, foreign_channels, jain, ms, queues, slow_down};
 use futures::future::join_all;
-use multilock::sim::{Cluster, Keep};
+use multilock::sim::{Cluster, Keep, Master};
 use multilock::{Closing, LockError, Masters, MultiLockGuard, Owner};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
@@ -433,6 +433,33 @@ async fn waiters_seldom_ask_the_masters_that_an_outage_leaves() {
     }
     sleep(ms(10)).await;
     assert!(waiting.iter().all(JoinHandle::is_finished), "at once");
+}
+
+/// In a quarantine, answers are known not to count until its end.
+#[tokio::test(start_paused = true)]
+async fn waiters_seldom_ask_masters_in_quarantine() {
+    let cluster = Cluster::new(3);
+    let masters = connect_by_default(&cluster).await;
+    let guard = masters.red_lock("before").wait(ms(60_000)).lock().await;
+    guard
+        .expect("after the first quarantine")
+        .unlock()
+        .await
+        .expect("held");
+    cluster.iter().for_each(Master::crash);
+    cluster.iter().for_each(|master| master.restart(Keep::Nothing));
+    sleep(ms(1000)).await;
+    let before = executed(&cluster, "acquire");
+    let restarted = Instant::now();
+    let guard = masters
+        .red_lock("after")
+        .lock()
+        .await
+        .expect("after the second one");
+    let (asked, waited) = (executed(&cluster, "acquire") - before, restarted.elapsed());
+    assert!(asked <= 30, "{asked} questions to three masters in {waited:?}");
+    assert!((29_000..32_500).contains(&waited.as_millis()), "{waited:?}");
+    drop(guard);
 }
 
 #[tokio::test(start_paused = true)]
