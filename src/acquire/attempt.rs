@@ -130,7 +130,13 @@ impl<'a> Acquisition<'a> {
         let first = FirstAsked::choose(request, waiting.as_ref(), may_ask);
         let ask = || Round::begin(pool, &question, Trust::Quorum(request.needed), first.nodes);
         let round = request.trace.asking(ask).wake_after(first.wanted);
-        let round = round.hold_back(may_ask.without(first.nodes), first.hedge);
+        let round = match first.asked {
+            Asked::FirstAlone => {
+                rollback.not_asked(may_ask.without(first.nodes));
+                round
+            }
+            _ => round.hold_back(may_ask.without(first.nodes), first.hedge),
+        };
         if let Some(waiting) = &waiting {
             // Masters that are held back count, too: they may be asked later.
             waiting.state.note_queued(round.sent_to.with(round.held_back()));
@@ -161,7 +167,8 @@ impl<'a> Acquisition<'a> {
             if self.found_mark.is_some() {
                 return;
             }
-            if self.asked == Asked::FirstAlone && self.count_first(node).await {
+            if self.asked == Asked::FirstAlone {
+                self.count_first().await;
                 break;
             }
             if self.rollback.votes[node] != Vote::Granted {
@@ -241,28 +248,12 @@ impl<'a> Acquisition<'a> {
         let _ = timeout(patience, looking).await;
     }
 
-    /// Takes in the vote of the first master, which was asked alone. Returns whether the outcome is certain. If its answer
-    /// is late or no vote, all others are asked at once, with a place in their queues.
-    async fn count_first(&mut self, node: usize) -> bool {
-        self.asked = Asked::AllAtOnce;
-        // The answer may have been late, and the others asked meanwhile.
-        let is_alone = node == FIRST_MASTER && !self.round.held_back().is_empty();
-        match &self.rollback.votes[node] {
-            Vote::Granted if is_alone => {
-                self.asked = Asked::FirstAndOthers;
-                self.round.forget_others();
-                self.ask_the_others().await;
-                true
-            }
-            Vote::Refused { .. } if is_alone => {
-                self.asked = Asked::FirstAlone;
-                self.rollback.not_asked(self.round.held_back());
-                true
-            }
-            _ => {
-                self.rollback.requeue_everywhere();
-                false
-            }
+    /// Asks the others if the first master has granted, which was asked alone. Without its grant the attempt is lost, as it
+    /// needs all masters.
+    async fn count_first(&mut self) {
+        if self.rollback.votes[FIRST_MASTER] == Vote::Granted {
+            self.asked = Asked::FirstAndOthers;
+            self.ask_the_others().await;
         }
     }
 

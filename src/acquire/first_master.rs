@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep};
 use crate::acquire::attempt::{Acquisition, question};
 use crate::acquire::request::AcquireRequest;
 use crate::protocol::blockers::Blockers;
+use crate::protocol::node_set::NodeSet;
 use crate::protocol::reply::Reply;
 use crate::protocol::waiter::{FIRST_MASTER, Precedence};
 use crate::round::{Round, Trust};
@@ -57,7 +58,7 @@ impl Acquisition<'_> {
             &self.proposal,
             precedence,
         );
-        let mut open = self.rollback.masters(&Vote::Pending);
+        let mut open = pool.all().without(NodeSet::one(FIRST_MASTER));
         loop {
             let asked = open;
             for node in asked.iter() {

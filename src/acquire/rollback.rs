@@ -65,13 +65,6 @@ impl Rollback {
         }
     }
 
-    /// Puts the waiter back into the queues of all masters, not of the first one alone.
-    pub(crate) fn requeue_everywhere(&mut self) {
-        if let Some(waiting) = &mut self.waiting {
-            waiting.waiter.at_first_master = false;
-        }
-    }
-
     /// Cancels the rollback, because the attempt has become a hold. Returns the votes so far.
     pub(crate) fn settle(mut self) -> Vec<Vote> {
         self.settled = true;

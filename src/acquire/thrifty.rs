@@ -11,7 +11,6 @@ use crate::acquire::request::AcquireRequest;
 use crate::protocol::node_set::NodeSet;
 use crate::protocol::waiter::FIRST_MASTER;
 use crate::queue::QueueEntry;
-use crate::round::pool::Pool;
 
 /// Number of round trips after which an answer is late.
 const LATE: u32 = 2;
@@ -53,7 +52,7 @@ impl FirstAsked {
         let pool = &request.client.pool;
         let at_first_master = waiting.is_some_and(|waiting| waiting.waiter.at_first_master);
         if at_first_master && may_ask == pool.all() {
-            return Self::first_master(pool);
+            return Self::first_master();
         }
         let is_new = waiting.is_none_or(|waiting| !waiting.state.may_be_queued());
         let quorum = is_new.then(|| Self::quorum(request, may_ask)).flatten();
@@ -69,12 +68,11 @@ impl FirstAsked {
         }
     }
 
-    /// The first master alone, of an attempt that asks the others once it has granted. If its answer is late, they are asked
-    /// without it.
-    fn first_master(pool: &Pool) -> Self {
+    /// The first master alone, of an attempt that asks the others once it has granted.
+    fn first_master() -> Self {
         Self {
             asked: Asked::FirstAlone,
-            ..Self::of(NodeSet::one(FIRST_MASTER), 1, pool.config.node_timeout / 4)
+            ..Self::of(NodeSet::one(FIRST_MASTER), 1, Duration::ZERO)
         }
     }
 

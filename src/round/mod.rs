@@ -216,11 +216,6 @@ impl Round {
         others.map_or(NodeSet::default(), |others| others.nodes)
     }
 
-    /// Leaves the masters that are held back to another round.
-    pub(crate) fn forget_others(&mut self) {
-        self.others = None;
-    }
-
     /// Asks the masters that are held back. From then on the round has a whole node timeout again, so that they have the
     /// time that any master has. The validity counts from the first sending all the same.
     pub(crate) fn ask_others(&mut self) {
