@@ -41,9 +41,9 @@ for i = 1, names do
       removed = removed + call('del', key)
     end
     if string.sub(holder, 1, 7) ~= 'string:' then
-      local ends = math.max(now + lifetime, tonumber(call('zscore', mark, holder) or 0))
-      call('zadd', mark, string.format('%.0f', ends), holder)
-      call('pexpire', mark, math.max(lifetime, call('pttl', mark)))
+      call('zadd', mark, string.format('%.0f', now + lifetime), holder)
+      -- All clients of a set give a mark the same life, so no other one in the key ends later.
+      call('pexpire', mark, lifetime)
       -- The client may keep the name without a holder, and would take it for a new hold.
       local client, number = string.match(holder, '^(.*):(%d+)%l*s$')
       -- pcall: an ACL may deny the channel.
