@@ -6,7 +6,7 @@
 -- Returns
 --   {stamp, 4, at, keep, label}   the job is done, as in mark.lua; nothing was written, and no waiter was added to a queue
 --
--- A mark counts for the shorter of both times: its own, and that of this call.
+-- A mark counts for the shorter of both times: its own, after which its key has ended, and that of this call.
 
 local job, again_after = table.remove(KEYS), tonumber(table.remove(ARGV))
 -- pcall: a key of another type is no mark.
@@ -14,8 +14,7 @@ local mark = redis.pcall('get', job)
 if type(mark) == 'string' then
   local at, keep, label = string.match(mark, '^(%d+) (%d+) (.*)$')
   local time = redis.call('time')
-  local counts_until = at and tonumber(at) + math.min(tonumber(keep), again_after)
-  if at and time[1] * 1000 + math.floor(time[2] / 1000) < counts_until then
+  if at and time[1] * 1000 + math.floor(time[2] / 1000) < tonumber(at) + again_after then
     local stamp = time[1] * 1000000 + time[2]
     -- As in acquire.lua: a stamp without the record that was asked for shows a wiped memory.
     if string.find(ARGV[4] or '', 'm', 1, true) then
