@@ -132,13 +132,8 @@ impl Masters {
             join_all(pool.slots.iter().map(|slot| slot.drain(quiet))).await
         };
         if can_wait && holds == Closing::Release && kept == 0 {
-            // Pending releases elsewhere still need the label, so it stays there.
-            let settled = pool
-                .slots
-                .iter()
-                .zip(&pending)
-                .filter(|(_, pending)| **pending == 0);
-            let withdrawn = settled.map(|(slot, _)| label::withdraw(slot, pool.id, pool.config.node_timeout));
+            let slots = pool.slots.iter();
+            let withdrawn = slots.map(|slot| label::withdraw(slot, pool.id, pool.config.node_timeout));
             join_all(withdrawn).await;
         }
         pool.stop().await;
