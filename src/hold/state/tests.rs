@@ -268,6 +268,19 @@ fn a_thrifty_grant_is_widened_until_all_have_it() {
     state.votes.set(2, Vote::Granted);
     assert_eq!(state.widen().len(), 0);
     assert!(matches!(state.upkeep(at(0), old), Upkeep::Look(left) if left > Duration::from_secs(29)));
+    // A late answer has the master asked at once, and then not before a quarter of that age has passed.
+    let late = Duration::from_secs(3);
+    state.votes.set(2, Vote::Refused { remaining: None });
+    assert!(state.widen_later(late) && !state.widen_later(late));
+    assert_eq!(state.upkeep(at(0), late), Upkeep::Widening);
+    assert_eq!(state.widen().len(), 1);
+    assert_eq!(state.upkeep(at(0), late), look(750));
+    // After a sixth of the lease it is left to the renewals.
+    assert_eq!(
+        [state.widen(), state.widen(), state.widen()].map(NodeSet::len),
+        [1, 1, 0]
+    );
+    assert!(matches!(state.upkeep(at(0), late), Upkeep::Look(left) if left > Duration::from_secs(29)));
 }
 
 fn vacant() -> HoldState {

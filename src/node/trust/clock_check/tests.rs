@@ -71,6 +71,24 @@ fn a_small_step_does_not_prolong_the_doubt_about_a_large_one() {
     assert_eq!(readings.clock_quarantine(1).as_millis(), 19_800);
 }
 
+/// More steps than are stored apart, each smaller than the one before. The last suspicion stands for all that had no place.
+#[test]
+fn many_steps_are_few_suspicions() {
+    let (mut state, start) = (ClockState::default(), Instant::now());
+    for n in 0..20 {
+        let step = Step {
+            largest: Duration::from_millis(100 - 4 * n),
+            ..Step::default()
+        };
+        state.suspect_for(step, start);
+    }
+    assert_eq!(state.suspicions.len(), MOST_SUSPICIONS);
+    let longest = lease_timing().longest_lease;
+    assert_eq!(state.left(longest, start).as_millis(), 19_800);
+    let last = state.suspicions.last().expect("one").left(longest, start);
+    assert!(last >= Duration::from_secs(12), "{last:?}");
+}
+
 proptest! {
     /// Two quorums have one master in common. Leases of one client expire there by the master's clock, which
     /// steps and runs fast. Another client gets the expired names, unless it suspects the master.
