@@ -393,6 +393,85 @@ async fn closing_beside_the_end_of_a_job_releases_once() {
     assert!(cluster.iter().all(|master| master.locks().is_empty()));
 }
 
+/// Two masters do not answer any more when the job ends. Its mark is over before the lease of its hold, and then nobody
+/// waits for it.
+#[tokio::test(start_paused = true)]
+async fn a_mark_is_not_waited_for_beyond_its_time() {
+    let cluster = Cluster::new(3);
+    let one = connect(&cluster, "one").await;
+    let begun = Instant::now();
+    let job = one.red_lock("report").once(ms(1000));
+    let ran = job.run(async |_| {
+        cluster.iter().take(2).for_each(Master::freeze);
+        Ok::<_, ()>(7)
+    });
+    assert_eq!(ran.await, Ok(Once::Unconfirmed(7)));
+    assert!(begun.elapsed() < ms(2500), "{:?}", begun.elapsed());
+}
+
+/// A master that comes back after the time of the mark is not asked again and again to store it. One question may be due.
+#[tokio::test(start_paused = true)]
+async fn a_master_is_owed_no_mark_beyond_its_time() {
+    let cluster = Cluster::new(3);
+    let one = connect(&cluster, "one").await;
+    cluster.master(2).crash();
+    assert_eq!(run(&one).await, (Ok(Once::Ran(7)), 1));
+    sleep(KEEP).await;
+    cluster.master(2).restart(Keep::Data);
+    sleep(KEEP).await;
+    let asked = executed(&cluster, "mark")[2];
+    assert!(asked <= 1, "{asked} times");
+}
+
+/// Masters without memory forget a job, and have no room for the note. Who has read the mark before finds none any more, and
+/// stores none.
+#[tokio::test(start_paused = true)]
+async fn whoever_looks_stores_no_mark_where_none_is_left() {
+    for after in 0..30 {
+        let cluster = Cluster::new(3);
+        let reader = Client::new().distances(&[ms(10); 3]);
+        let builder = Masters::builder().quarantine(Quarantine::Off).lease(LEASE);
+        let reader = cluster.connect_as(&reader, builder).await.expect("connects");
+        let one = connect(&cluster, "one").await;
+        assert_eq!(run(&one).await, (Ok(Once::Ran(7)), 1));
+        sleep(TIMEOUT).await;
+        let looks = async |_guard: &MultiLockGuard| Err::<u32, _>("it looks only");
+        let looking = tokio::spawn(async move { drop(job(&reader).run(looks).await) });
+        sleep(ms(after)).await;
+        cluster.iter().for_each(|master| master.out_of_memory(true));
+        job(&one).forget().await.expect("all answer");
+        cluster.iter().for_each(|master| master.out_of_memory(false));
+        looking.await.expect("no panic");
+        sleep(ms(200)).await;
+        assert_eq!(marks(&cluster), 0, "{after} ms");
+    }
+}
+
+/// A mark ends after its time, also on a master whose clock is far behind those that the mark is made from.
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_behind_does_not_lengthen_a_mark() {
+    let cluster = Cluster::new(3);
+    cluster.master(0).set_clock_back(KEEP * 10);
+    let (one, other) = (connect(&cluster, "one").await, connect(&cluster, "other").await);
+    assert_eq!(run(&one).await, (Ok(Once::Ran(7)), 1));
+    assert_eq!(marks(&cluster), 3);
+    sleep(KEEP + ms(200)).await;
+    assert_eq!(run(&other).await, (Ok(Once::Ran(7)), 1));
+}
+
+/// A master that is out of memory has no room for the note that the job is forgotten, and forgets it all the same.
+#[tokio::test(start_paused = true)]
+async fn a_master_that_is_out_of_memory_forgets() {
+    let cluster = Cluster::new(3);
+    let one = connect(&cluster, "one").await;
+    assert_eq!(run(&one).await, (Ok(Once::Ran(7)), 1));
+    cluster.master(0).out_of_memory(true);
+    job(&one).forget().await.expect("all answer");
+    assert_eq!(marks(&cluster), 0);
+    cluster.master(0).out_of_memory(false);
+    assert_eq!(run(&one).await, (Ok(Once::Ran(7)), 1));
+}
+
 /// The time of the mark is over while two masters are out of memory. The lock is free at once, not after a lease.
 #[tokio::test(start_paused = true)]
 async fn a_time_that_is_over_on_the_way_keeps_nobody_waiting() {

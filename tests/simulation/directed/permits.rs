@@ -10,13 +10,16 @@ use multilock::{
     Closing, LockError, Masters, MultiLock, MultiLockGuard, NodeState, Permit, Policy, Quarantine, Rounds,
 };
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::plan::ms;
 
 const LEASE: Duration = ms(3000);
 /// Time that a request takes from clients that are not beside the masters; answers and calls take none.
 const FAR: Duration = ms(15);
+/// Keys of the waiters for the name.
+const QUEUE: &str = "multilock_queue:{gpu:seat}";
+const DEADLINES: &str = "multilock_deadlines:{gpu:seat}";
 
 async fn connect(cluster: &Cluster) -> Masters {
     connect_as(cluster, &Client::new()).await
@@ -312,21 +315,28 @@ fn client_id(cluster: &Cluster) -> String {
 
 /// Puts waiters of a client into the queue, before all others.
 fn queue(cluster: &Cluster, client: &str, waiters: u64) {
+    queue_at(cluster, [QUEUE, DEADLINES], client, waiters);
+}
+
+/// The same in the queue under these keys.
+fn queue_at(cluster: &Cluster, [queue, deadlines]: [&str; 2], client: &str, waiters: u64) {
     for master in cluster.iter() {
         let seconds = master.command(&["TIME"]).expect("a clock").remove(0);
         let now = seconds.parse::<u64>().expect("a number") * 1000;
         for number in 1..=waiters {
             let waiter = format!("{client}:{number}k:1000");
-            for (key, score) in [("queue", number), ("deadlines", now + 15_000)] {
-                let (key, score) = (format!("multilock_{key}:{{gpu:seat}}"), score.to_string());
-                master.command(&["ZADD", &key, &score, &waiter]).expect("added");
+            for (key, score) in [(queue, number), (deadlines, now + 15_000)] {
+                master
+                    .command(&["ZADD", key, &score.to_string(), &waiter])
+                    .expect("added");
             }
         }
     }
 }
 
-/// Time until a waiter is let in behind 40 of a process that stands still. `end` ends the holds of the two seats.
-async fn passed_after(end: impl Fn(MultiLockGuard<Permit>)) -> Duration {
+/// Time until a waiter is let in behind 40 of a process that stands still. `end` ends the holds of the two seats of a name,
+/// whose queue has these keys.
+async fn passed_after(name: &str, keys: [&str; 2], end: impl Fn(MultiLockGuard<Permit>)) -> Duration {
     let cluster = Cluster::new(3);
     let network = Network::new(3);
     let _absent = connect_as(&cluster, &Client::new().network(&network)).await;
@@ -335,10 +345,12 @@ async fn passed_after(end: impl Fn(MultiLockGuard<Permit>)) -> Duration {
     let absent = client_id(&cluster);
     (0..3).for_each(|node| network.cut(node, Direction::ToClient));
     let masters = connect(&cluster).await;
-    let held = all(&masters, 2).await;
-    queue(&cluster, &absent, 40);
+    let seat = || masters.permits(name, 2);
+    let held = [seat().lock().await, seat().lock().await].map(|seat| seat.expect("free"));
+    queue_at(&cluster, keys, &absent, 40);
     let begun = Instant::now();
-    let next = tokio::spawn(async move { gpu(&masters, 2).lock().await.map(drop) });
+    let next = seat();
+    let next = tokio::spawn(async move { next.lock().await.map(drop) });
     sleep(ms(20)).await;
     held.into_iter().for_each(end);
     assert_eq!(next.await.expect("no panic"), Ok(()));
@@ -349,14 +361,17 @@ async fn passed_after(end: impl Fn(MultiLockGuard<Permit>)) -> Duration {
 #[tokio::test(start_paused = true)]
 async fn the_waiters_of_a_process_that_stands_still_are_passed_together() {
     // The releases call two of them. The others are called after 5 s, when the next waiter asks by itself.
-    let passed = passed_after(drop).await;
-    assert!(passed < ms(6500), "{passed:?}");
+    let of_a_tag = ["multilock_queue::{a}gpu:seat", "multilock_deadlines::{a}gpu:seat"];
+    for (name, keys) in [("gpu", [QUEUE, DEADLINES]), ("{a}gpu", of_a_tag)] {
+        let passed = passed_after(name, keys, drop).await;
+        assert!(passed < ms(6500), "{name}: {passed:?}");
+    }
 }
 
 /// The same where no release calls them.
 #[tokio::test(start_paused = true)]
 async fn the_waiters_of_a_process_that_stands_still_are_called_once_leases_have_ended() {
-    let passed = passed_after(MultiLockGuard::leak).await;
+    let passed = passed_after("gpu", [QUEUE, DEADLINES], MultiLockGuard::leak).await;
     assert!(passed < ms(7500), "{passed:?}");
 }
 
@@ -378,15 +393,14 @@ async fn waiters_beside_one_that_does_not_come_keep_their_places() {
         sleep(ms(20)).await;
     }
     // A waiter of the first client that was called and has not come.
-    let (queue, deadlines) = ("multilock_queue:{gpu:seat}", "multilock_deadlines:{gpu:seat}");
     for master in cluster.iter() {
         let first = master
-            .command(&["ZRANGE", queue, "0", "0"])
+            .command(&["ZRANGE", QUEUE, "0", "0"])
             .expect("a queue")
             .remove(0);
         let client = first.split_once(':').expect("a waiter").0;
         let lost = format!("{client}:99k:1000");
-        for (key, score) in [(queue, "1"), (deadlines, "1.5")] {
+        for (key, score) in [(QUEUE, "1"), (DEADLINES, "1.5")] {
             master.command(&["ZADD", key, score, &lost]).expect("added");
         }
     }
@@ -394,6 +408,76 @@ async fn waiters_beside_one_that_does_not_come_keep_their_places() {
     let all_in = async { while waiting.join_next().await.transpose().expect("no panic").is_some() {} };
     timeout(ms(6500), all_in).await.expect("in time");
     assert_eq!(*order.lock().expect("not poisoned"), [0, 1, 2, 3]);
+}
+
+/// Id of a client that does not exist.
+const ABSENT: &str = "00000000-0000-8000-8000-000000000000";
+
+/// Waiters are called beside one that does not come only if it was called, and belongs to their client. Each asks once here.
+#[tokio::test(start_paused = true)]
+async fn waiters_are_not_called_for_one_of_another_client_or_one_that_was_never_called() {
+    for (is_theirs, deadline) in [(true, "1"), (false, "1.5")] {
+        let cluster = Cluster::new(3);
+        let (holder, early) = (connect(&cluster).await, connect(&cluster).await);
+        let held = all(&holder, 1).await;
+        let mut waiting = JoinSet::new();
+        for _ in 0..4 {
+            let lock = gpu(&early, 1);
+            waiting.spawn(async move { lock.lock().await.map(drop) });
+            sleep(ms(20)).await;
+        }
+        for master in cluster.iter() {
+            let first = master.command(&["ZRANGE", QUEUE, "0", "0"]).expect("a queue");
+            let client = first[0].split_once(':').expect("a waiter").0;
+            let waiter = format!("{}:99k:1000", if is_theirs { client } else { ABSENT });
+            for (key, score) in [(QUEUE, "1"), (DEADLINES, deadline)] {
+                master.command(&["ZADD", key, score, &waiter]).expect("added");
+            }
+        }
+        let before = asked(cluster.master(0));
+        drop(held);
+        let all_in = async { while waiting.join_next().await.transpose().expect("no panic").is_some() {} };
+        timeout(ms(200), all_in).await.expect("in time");
+        assert_eq!(asked(cluster.master(0)) - before, 4, "each asks once");
+    }
+}
+
+/// A waiter of a client that has hung up is in nobody's way: not in that of a try, nor in that of a waiter that a release calls.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_has_hung_up_costs_nothing() {
+    let cluster = Cluster::new(3);
+    let (holder, other) = (connect(&cluster).await, connect(&cluster).await);
+    let held = all(&holder, 1).await;
+    queue(&cluster, ABSENT, 1);
+    let waiting = wait_for(&cluster, 1, ms(10)).await;
+    queue(&cluster, ABSENT, 3);
+    let released = Instant::now();
+    drop(held);
+    let came = waiting.await.expect("no panic");
+    assert!(came - released < FAR * 3, "{:?}", came - released);
+    sleep(ms(100)).await;
+    queue(&cluster, ABSENT, 3);
+    let tried = gpu(&other, 1).try_lock().await.expect("nobody waits");
+    tried.unlock().await.expect("released");
+}
+
+/// Behind a holder that is gone, only as many waiters ask at the end of its lease as it had seats.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_ends_wakes_as_many_as_it_lets_in() {
+    let cluster = Cluster::new(3);
+    let crashed = connect(&cluster).await;
+    all(&crashed, 1).await.remove(0).leak();
+    let begun = Instant::now();
+    let mut waiting = JoinSet::new();
+    for _ in 0..10 {
+        let lock = gpu(&connect(&cluster).await, 1);
+        waiting.spawn(async move { lock.lock().await.map(MultiLockGuard::leak) });
+        sleep(ms(5)).await;
+    }
+    sleep(ms(100)).await;
+    let before = asked(cluster.master(0));
+    sleep_until(begun + LEASE + ms(100)).await;
+    assert_eq!(asked(cluster.master(0)) - before, 1, "one is let in");
 }
 
 /// The lease of a holder that is gone ends, and a waiter is let in, without a message from anybody.
@@ -536,6 +620,34 @@ async fn another_number_is_refused_while_the_first_is_in_use() {
     taken.unlock().await.expect("released");
     sleep(ms(15_100)).await;
     assert_eq!(keys(&cluster, "multilock_permits"), 0, "nothing stays");
+}
+
+/// A waiter has a shorter lease than the holder that is gone, and cannot ask any more. Its number stands for as long as its
+/// ticket counts.
+#[tokio::test(start_paused = true)]
+async fn another_number_is_refused_while_somebody_only_waits() {
+    let cluster = Cluster::new(3);
+    let (holder, other) = (connect(&cluster).await, connect(&cluster).await);
+    let network = Network::new(3);
+    let waits = connect_as(&cluster, &Client::new().network(&network)).await;
+    let gone = gpu(&holder, 1).lease(ms(16_000)).lock().await;
+    gone.expect("a seat").leak();
+    sleep(ms(10_000)).await;
+    let waiting = tokio::spawn(async move { gpu(&waits, 1).lock().await.map(drop) });
+    sleep(ms(100)).await;
+    (0..3).for_each(|node| network.cut(node, Direction::Both));
+    sleep(ms(8000)).await;
+    assert!(
+        cluster
+            .iter()
+            .all(|master| master.fields("gpu:seat:1").is_empty())
+    );
+    let refused = gpu(&other, 2).try_lock().await.expect_err("another number");
+    assert!(matches!(refused, LockError::Misconfigured { .. }), "{refused:?}");
+    sleep(ms(8000)).await;
+    let taken = gpu(&other, 2).try_lock().await.expect("nobody waits any more");
+    taken.unlock().await.expect("released");
+    waiting.abort();
 }
 
 /// A client with another number by mistake asks while one master has the seat from a renewal, or from the widening of a

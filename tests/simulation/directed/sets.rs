@@ -153,6 +153,50 @@ async fn one_is_granted_where_a_lease_is_shorter_than_the_round_of_another_lock(
     }
 }
 
+/// A permit asks for up to four seats in a row, each in a round of its own. The other lock is renewed for as long.
+#[tokio::test(start_paused = true)]
+async fn one_is_granted_where_a_permit_asks_for_four_seats_in_a_row() {
+    let short = Masters::builder().lease(ms(300));
+    let slow = Masters::builder().node_timeout(ms(1000));
+    let ([_near, far], [here, there]) = near_and_far(short, slow, ms(900)).await;
+    let gpu = || there.permits("gpu", 4);
+    // The client asks first for the seat that it gave up last.
+    let given_up = gpu().lock().await.expect("free");
+    let first = given_up.seat();
+    given_up.unlock().await.expect("held");
+    let seats = |free: u32| {
+        for master in far.iter() {
+            for seat in 1..=4 {
+                let name = format!("gpu:seat:{seat}");
+                let words = ["HSET", &name, "somebody", "1"];
+                let words = if seat == free {
+                    &["DEL", &name][..]
+                } else {
+                    &words[..]
+                };
+                master.command(words).expect("done");
+            }
+        }
+    };
+    let mut others = (1..=4).filter(|seat| *seat != first);
+    seats(others.next().expect("a second"));
+    let set = here.red_lock("a").and(gpu());
+    let tried = tokio::spawn(async move { set.try_lock().await });
+    sleep(ms(100)).await;
+    // Between two questions the seat is taken that the last answer has named, and another one is given up.
+    for free in others {
+        sleep(ms(900)).await;
+        seats(free);
+    }
+    let locked = tried.await.expect("no panic");
+    if locked.is_err() {
+        violated(
+            "progress",
+            &format!("a lease ends before the set is complete: {locked:?}"),
+        );
+    }
+}
+
 /// The tickets in the queue of a master, the smallest first.
 fn tickets(master: &Master) -> Vec<String> {
     let queue = master.command(&["ZRANGE", "multilock_queue:{a}", "0", "-1", "WITHSCORES"]);

@@ -10,6 +10,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::plan::ms;
+use crate::scene::violated;
 use crate::world::clock_us;
 
 const LEASE: Duration = ms(3000);
@@ -367,6 +368,21 @@ async fn what_was_held_for_too_long_is_renewed_again() {
     sleep(ms(9000)).await;
     assert!(guard.is_valid());
     guard.unlock().await.expect("held");
+}
+
+/// The masters let readers in beside a grant that was downgraded, so no writer may find it.
+#[tokio::test(start_paused = true)]
+async fn what_was_downgraded_does_not_stay() {
+    let stage = Stage::new().await;
+    let other = connect(&stage.cluster).await;
+    let lock = || stage.lock().write();
+    let writer = lock().lock().await.expect("free");
+    writer.downgrade().await.unlock().await.expect("held");
+    let reader = other.red_lock("a").read().lock().await.expect("nobody writes");
+    if lock().try_lock().await.is_ok() {
+        violated("mutual exclusion", "a writer is let in beside a reader");
+    }
+    reader.unlock().await.expect("held");
 }
 
 /// The names are forced from a hold. The grant that the hold gives up does not stay.

@@ -330,6 +330,29 @@ async fn a_refused_waiter_stands_in_every_queue() {
     stage.nothing_is_left().await;
 }
 
+/// The release has not reached a master that the waiter prefers. Others have called the waiter, and it asks these as well: to
+/// leave the queues costs a call to each anyway.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_is_called_asks_all_masters() {
+    let stage = Stage::new().await;
+    let first = stage.first_asked().await;
+    let network = Network::new(5);
+    let other = connect(&stage.cluster, &network, Rounds::All).await;
+    let theirs = other.red_lock("a").lock().await.expect("free");
+    let lock = stage.masters.red_lock("a");
+    let waiting = tokio::spawn(async move { lock.lock().await });
+    sleep(ms(20)).await;
+    network.set_distance(first[0], ms(30));
+    let begun = Instant::now();
+    drop(theirs);
+    let guard = waiting.await.expect("no panic").expect("its turn");
+    // One question: calls and answers take no time here.
+    in_time(begun, ms(1));
+    sleep(ms(100)).await;
+    guard.unlock().await.expect("held");
+    stage.nothing_is_left().await;
+}
+
 /// Two clients that reach different masters ask different quorums, which have a master in common.
 #[tokio::test(start_paused = true)]
 async fn clients_that_pass_over_different_masters_exclude_each_other() {
