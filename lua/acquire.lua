@@ -286,7 +286,7 @@ local granted = waiting and {stamp, 1, waiting, first} or stamp
 if not token then return granted end
 if declared then
   local keep_up = fencing().keep_up
-  for i = fences + 1, fences + names do keep_up(KEYS[i], top, clock, shared) end
+  for i = fences + 1, fences + names do keep_up(KEYS[i], top, clock) end
   return granted
 end
 if shared then
@@ -296,7 +296,7 @@ if shared then
     call('set', KEYS[fences + 1], largest, 'px', LIFE)
   elseif absent or names > 1 or clock > highest + OLD then
     local keep_up = fencing().keep_up
-    for i = fences + 1, fences + names do keep_up(KEYS[i], largest, clock, true) end
+    for i = fences + 1, fences + names do keep_up(KEYS[i], largest, clock) end
   end
   return {stamp, 3, largest, waiting, first}
 end

@@ -125,7 +125,7 @@ local function extend(first, names, fences, owner, count, lease, token, top, rai
   local keep_up = fences > 0 and fencing().keep_up
   for i = last + 1, last + fences do
     -- A spoilt fence stays as it is: it keeps all other clients out, and the hold is older than the damage.
-    keep_up(KEYS[i], top, clock, reads)
+    keep_up(KEYS[i], top, clock)
   end
   return 1
 end

@@ -12,10 +12,11 @@
 -- no fence is stored, it is stored only if it would be accepted. An older token would let in tokens that are smaller
 -- than one that was accepted and forgotten.
 --
--- A fence that readers share lives for as long as they renew, so that a reader that comes later gets the same token.
+-- A fence lives for as long as holders renew. So a reader that comes later gets the token of those that read, a lock without
+-- tokens is refused, and operators see since when a name is held.
 
 -- In microseconds: how far a token may be behind the clock, and ahead of it for a life from now; how far a clock may
--- be set back; how far a fence may be ahead of the clock; and the age at which readers renew a fence, so that it outlives
+-- be set back; how far a fence may be ahead of the clock; and the age at which holders renew a fence, so that it outlives
 -- a lease.
 local BEHIND, AHEAD, BACK, FAR, OLD = 10000000, 10000000, 100000000, 86400000000, 50000000
 -- AHEAD, BEHIND and BACK together and one more, in ms.
@@ -39,14 +40,14 @@ local function fencing()
     return redis.error_reply('FENCE ' .. fence .. ' holds no token of the last day or earlier, by this clock; DEL it')
   end
 
-  -- Stores a token that was declared, or that a reader got. With `shared`, renews a fence that is as high.
-  local function keep_up(key, token, clock, shared)
+  -- Stores a token that was declared, or that a reader got. Renews a fence that is as high.
+  local function keep_up(key, token, clock)
     -- pcall: a fence of another type stays as it is.
     local stored, value = redis.pcall('get', key), tonumber(token)
     local fence = type(stored) == 'string' and tonumber(stored)
     if not stored and value > clock - BEHIND or fence and fence < value then
       redis.call('set', key, token, 'px', life_of(token, clock))
-    elseif shared and fence and clock > fence + OLD then
+    elseif fence and clock > fence + OLD then
       redis.call('pexpire', key, LIFE)
     end
   end

@@ -230,6 +230,24 @@ async fn a_renewal_keeps_the_fence_up_where_it_was_forgotten() {
     );
 }
 
+/// Operators see by the fence since when a name is held, and a lock without tokens is refused for as long.
+#[tokio::test(start_paused = true)]
+async fn a_fence_lasts_for_two_minutes_longer_than_its_hold() {
+    let cluster = Cluster::new(3);
+    let (masters, other) = (connect(&cluster).await, connect(&cluster).await);
+    let guard = masters.red_lock("a").lock().await.expect("free");
+    sleep(Duration::from_secs(600)).await;
+    let seen = other.red_lock("a").inspect().await.expect("masters that answer");
+    let fence = seen[0].fence.map(FencingToken::get);
+    assert_eq!(fence, Some(last_of_block(guard.fencing_token())));
+    let plain = other.red_lock("a").fenced(false);
+    let refused = plain.try_lock().await.expect_err("it is held with a token");
+    assert!(matches!(refused, LockError::Misconfigured { .. }), "{refused:?}");
+    guard.unlock().await.expect("held");
+    sleep(ms(121_000)).await;
+    assert!(cluster.iter().all(|master| master.keys().is_empty()));
+}
+
 /// Cancelled during the second round, nothing is left but the fences.
 #[tokio::test(start_paused = true)]
 async fn cancelled_while_raising_leaves_no_hold() {
