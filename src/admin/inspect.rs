@@ -72,8 +72,7 @@ pub enum NodeState {
     Write {
         /// Holder of the name.
         holder: Holder,
-        /// Hold count, as the master knows it. With 0 nobody holds the name, which stays locked for
-        /// [`MultiLock::at_least`](crate::MultiLock::at_least).
+        /// Hold count, as the master knows it.
         count: u64,
         /// Time until it expires unless renewed; `None` if the key has no expiry.
         remaining: Option<Duration>,

@@ -343,7 +343,8 @@ impl<M: Mode> MultiLockGuard<M> {
         Holder::new(self.grant().field.text(), Some(label), about)
     }
 
-    /// Extends the hold to `lease` from now. Never shortens it.
+    /// Extends the hold to `lease` from now. Never shortens it. A hold that is renewed has the longer of both leases from
+    /// then on, so that a crash keeps the names locked for as long.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

@@ -121,6 +121,8 @@ impl MultiLock {
     ///   not overtake a reader. Readers next to each other in the queue get the lock together.
     /// - A reader's lease ends by itself, however long other readers hold the lock.
     /// - Redisson's locks of these names, its read locks too, and this lock exclude each other.
+    /// - Not with [`fair`](Self::fair), [`at_least`](Self::at_least) or [`sticky`](Self::sticky): these return
+    ///   [`LockError::Invalid`].
     ///
     /// Readers share a fencing token while all masters can be reached. It is at least that of every writer before
     /// them, and smaller than that of every writer after them. This holds as long as fewer masters lose their fence
@@ -152,6 +154,9 @@ impl MultiLock {
     ///
     /// The owner of a write lock may enter it again to read. An owner that reads and then wants to write gets
     /// [`LockError::Upgrade`].
+    ///
+    /// Not with [`fair`](Self::fair), as these locks always serve in order of arrival, nor with
+    /// [`at_least`](Self::at_least): both return [`LockError::Invalid`].
     pub fn write(mut self) -> Self {
         self.options.kind = HoldKind::Write;
         self
@@ -218,8 +223,8 @@ impl MultiLock {
     ///
     /// An owner that enters its hold again with this option is refused if the hold is not announced.
     ///
-    /// The option costs the masters five commands for each acquisition and release, and no round trip. Not with
-    /// [`sticky`](Self::sticky).
+    /// The option costs each master six commands more for an acquisition and its release together, and no round trip. Not
+    /// with [`sticky`](Self::sticky).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -289,7 +294,8 @@ impl MultiLock {
 impl<M: Mode> MultiLock<M> {
     /// Sets the lease of the hold, and turns renewal off. Without it, the hold has the builder's `lease` (by
     /// default 30 s). It is then renewed after every third of the lease for as long as its guard lives.
-    /// Counted in whole milliseconds. At most [`LONGEST_LEASE`](crate::LONGEST_LEASE).
+    /// Counted in whole milliseconds. At most [`LONGEST_LEASE`](crate::LONGEST_LEASE), and not shorter than two
+    /// [node timeouts](crate::MastersBuilder::node_timeout) and the drift: 104 ms by default.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -352,6 +358,7 @@ impl<M: Mode> MultiLock<M> {
     /// - By default [`MastersBuilder::max_hold`](crate::MastersBuilder::max_hold) applies. If that is not
     ///   set, the hold is renewed for as long as its guard lives.
     /// - More than 365 days mean no limit, also if the builder sets one.
+    /// - A limit shorter than the lease is refused.
     ///
     /// The limit belongs to the hold: if an owner enters its hold again, the limit of the first entry still
     /// applies, and no entry extends the hold after it. [`extend`](MultiLockGuard::extend) does, and so does
@@ -377,7 +384,7 @@ impl<M: Mode> MultiLock<M> {
     }
 
     /// Sets whether every hold gets a [`FencingToken`](crate::FencingToken). On by default; off saves the
-    /// masters one key per name. All locks on a name must agree: if others took the name with tokens in the
+    /// masters one key per name. All locks on a name must agree: if others hold the name with tokens, or did in the
     /// last two minutes, a lock without tokens is refused as
     /// [`LockError::Misconfigured`](crate::LockError::Misconfigured).
     ///

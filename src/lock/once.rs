@@ -106,7 +106,7 @@ impl MultiLock {
     /// after it was done. At most 7 days.
     ///
     /// For a schedule that several hosts have: the name stands for the job and its period. Not for one key for each
-    /// request: every mark takes about 280 bytes of every master for the time `keep`.
+    /// request: every mark takes about 200 bytes of every master for the time `keep`, and more with a long name or label.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

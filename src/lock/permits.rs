@@ -24,6 +24,8 @@ impl Masters {
     ///   number gets [`LockError::Misconfigured`](crate::LockError::Misconfigured), which shows both numbers. So
     ///   end the old processes before you change the number, or take another name.
     /// - A set has one permit of a name at most.
+    /// - [`inspect`](MultiLock::inspect) returns each seat, and [`force_release`](MultiLock::force_release) takes all of them
+    ///   away. To take one away, force the lock of its name.
     /// - A permit has no [`owner`](MultiLock::owner) and is not handed on inside a process; its
     ///   [`wanted`](MultiLockGuard::wanted) and [`waiting`](MultiLockGuard::waiting) do not show waiters.
     ///

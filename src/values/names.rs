@@ -16,6 +16,10 @@ const MAX_NAMES: usize = 64;
 /// collected from an iterator. The order of the names does not matter. So two locks on overlapping names can never
 /// wait for each other in a circle.
 ///
+/// A lock has 1 to 64 names. Each has 1 to 4,096 bytes, with the [namespace](crate::MastersBuilder::namespace). All characters
+/// are allowed. A name must not begin as the keys and channels beside locks do: `multilock_`, `redisson_lock__channel`,
+/// `redisson_lock_token`, `redisson_rwlock`.
+///
 /// ```
 /// use multilock::Names;
 ///

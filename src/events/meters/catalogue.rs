@@ -37,7 +37,7 @@ meters! {
         wakeups: Family<WokenBy, Counter> = "multilock_wakeups_total", Count, "Times that a waiter went on, by cause";
         ready: Family<NamedPolicy, Gauge> = "multilock_ready", Count, "1 while a lock could be granted, else 0, by policy";
         holds_without_slack: Gauge = "multilock_holds_without_slack", Count,
-            "Holds that exactly a quorum of more masters has";
+            "Holds that no master beyond the quorum has";
         idle_locks: Gauge = "multilock_idle_locks", Count, "Names that stay with this client while nobody holds them";
         permits: Gauge = "multilock_permits", Count, "Permits that this client holds, which are among its holds";
         oldest_hold: Gauge = "multilock_oldest_hold_seconds", Seconds,
