@@ -423,8 +423,8 @@ async fn a_master_is_owed_no_mark_beyond_its_time() {
     assert!(asked <= 1, "{asked} times");
 }
 
-/// Masters without memory forget a job, and have no room for the note. Who has read the mark before finds none any more, and
-/// stores none.
+/// Masters without memory forget a job, and have no room for the note. A client that has read the mark before finds none any
+/// more, and stores none.
 #[tokio::test(start_paused = true)]
 async fn whoever_looks_stores_no_mark_where_none_is_left() {
     for after in 0..30 {
