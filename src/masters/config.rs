@@ -109,6 +109,9 @@ pub enum Quarantine {
 /// the hold is taken on the other masters, too, once it is 10 ms old. Until its first renewal a step of one clock may
 /// end it early. If one of the masters refuses or answers late, the others are asked at once.
 ///
+/// The name and the addresses of the masters choose those that are asked. Clients that list the masters by the same addresses
+/// choose the same ones, so two clients that want a name at once split the votes less often.
+///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
