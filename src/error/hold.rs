@@ -49,7 +49,7 @@ impl fmt::Display for LossCause {
 
 /// The loss of a hold, as [`MultiLockGuard::lost`](crate::MultiLockGuard::lost) reports it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the hold was lost: {cause} ({faq})", faq = Faq("lost"))]
+#[error("the hold was lost: {} ({faq})", Why(.cause, .votes), faq = Faq("lost"))]
 #[non_exhaustive]
 pub struct Loss {
     /// Cause of the loss.
@@ -61,10 +61,26 @@ pub struct Loss {
 impl Loss {
     /// The force that took a name away, if the cause is [`LossCause::TakenAway`] by an operator, and a master remembers it.
     pub fn force(&self) -> Option<&LastForce> {
-        self.votes.iter().find_map(|node| match &node.vote {
-            Vote::Revoked { force } => force.as_deref(),
-            _ => None,
-        })
+        force_of(&self.votes)
+    }
+}
+
+fn force_of(votes: &Votes) -> Option<&LastForce> {
+    votes.iter().find_map(|node| match &node.vote {
+        Vote::Revoked { force } => force.as_deref(),
+        _ => None,
+    })
+}
+
+/// Cause of a loss, for people: by whom the name was taken away, when and why, if a master remembers it.
+struct Why<'a>(&'a LossCause, &'a Votes);
+
+impl fmt::Display for Why<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0, force_of(self.1)) {
+            (LossCause::TakenAway, Some(force)) => write!(f, "it was taken away by force {force}"),
+            (cause, _) => cause.fmt(f),
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 use super::{
     ConnectError, ExtendError, InvalidInput, LockError, Loss, LossCause, Lost, RunError, Unfit, UnlockError,
 };
+use crate::values::last_force::LastForce;
 use crate::values::master_set::MasterSet;
 use crate::values::votes::{Vote, Votes};
 
@@ -28,6 +29,27 @@ fn votes_of(votes: &[Vote]) -> Votes {
 fn unreachable(votes: &[Vote]) -> String {
     let votes = votes_of(votes);
     LockError::Unreachable { votes }.to_string()
+}
+
+#[test]
+fn a_loss_by_force_says_by_whom_when_and_why() {
+    let force = LastForce::new(
+        1_700_000_000_000_000,
+        Some("ops@console:7".into()),
+        Some("stuck".into()),
+    );
+    let force = Some(Arc::new(force));
+    let lost = |cause, votes: &[Vote]| {
+        let votes = votes_of(votes);
+        Loss { cause, votes }.to_string()
+    };
+    let known = lost(LossCause::TakenAway, &[Vote::NotHeld, Vote::Revoked { force }]);
+    let why =
+        "the hold was lost: it was taken away by force by ops@console:7 at 2023-11-14T22:13:20Z: stuck (";
+    assert!(known.starts_with(why), "{known}");
+    let unknown = lost(LossCause::TakenAway, &[Vote::Revoked { force: None }]);
+    assert!(unknown.contains("by force, or too many masters"), "{unknown}");
+    assert!(lost(LossCause::Closed, &[]).contains("its client was closed"));
 }
 
 /// To release or to extend is not to grant.
