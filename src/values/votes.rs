@@ -100,7 +100,9 @@ impl fmt::Display for Vote {
             } => {
                 write!(f, "held by another for {}", Rounded(*left))
             }
-            Self::Refused { remaining: None } => f.write_str("held by another without expiry"),
+            Self::Refused { remaining: None } => {
+                f.write_str("held without expiry, perhaps by a key that is no lock")
+            }
             Self::NotHeld => f.write_str("not held"),
             Self::Revoked { force: None } => f.write_str("owner was forced out"),
             Self::Revoked { force: Some(force) } => write!(f, "owner was forced out {force}"),
