@@ -62,7 +62,7 @@ impl Waiting<'_> {
             refusal,
             blocking: request.blocking(),
             could_win: self.could_win,
-            too_few_connected: request.client.pool.connected() < request.needed,
+            votes_within: request.client.pool.votes_within(request.needed),
             may_listen: request.client.pool.config.beside_redisson && !self.foreign_releases.listens(),
             may_keep_shut: self.may_keep_shut(),
             waited: self.since.elapsed(),

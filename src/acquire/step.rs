@@ -49,8 +49,8 @@ pub(super) struct Refused<'a> {
     pub(super) blocking: usize,
     /// Whether the waiter is in the queues.
     pub(super) could_win: bool,
-    /// Whether too few masters for a quorum are connected, whatever they answer.
-    pub(super) too_few_connected: bool,
+    /// Time until enough masters for a quorum are out of quarantine; `None` while too few are connected.
+    pub(super) votes_within: Option<Duration>,
     /// Whether the waiter is to listen to the releases of another library, and does not yet.
     pub(super) may_listen: bool,
     /// Time for which the waiter may still block its other names.
@@ -66,20 +66,20 @@ impl Refused<'_> {
         if self.refusal.asked == Asked::FirstAndOthers || self.refusal.has_no_common_seat {
             return NextStep::Sleep(pauses.next(SPLIT));
         }
-        if self.too_few_connected {
+        let Some(quarantine) = self.votes_within else {
             return NextStep::AwaitMasters { at_most: REASK };
-        }
+        };
         // A few masters may still report a waiter ahead that is just withdrawing.
         let is_first = reason == LossReason::Held && usize::from(blockers.behind_others) < self.blocking;
         if is_first && blockers.foreign_field && self.may_listen {
             return NextStep::Listen;
         }
         let at_most = match reason {
-            LossReason::Unreachable => match self.quarantine() {
-                Duration::ZERO => pauses.next(OUTAGE),
-                // Others wait for the same moment.
-                remaining => remaining.min(REASK) + pauses.within(OUTAGE),
-            },
+            // Others wait for the end of the quarantine, too.
+            LossReason::Unreachable if self.is_lost_by_quarantine() && !quarantine.is_zero() => {
+                quarantine.min(REASK) + pauses.within(OUTAGE)
+            }
+            LossReason::Unreachable => pauses.next(OUTAGE),
             // The waiter is in no queue, so no master calls it.
             LossReason::Held if !self.could_win => pauses.next(OUTAGE),
             LossReason::Held if self.is_lost_by_errors() => {
@@ -95,19 +95,10 @@ impl Refused<'_> {
         }
     }
 
-    /// Time until enough masters for a quorum are out of quarantine, by their answers.
-    fn quarantine(&self) -> Duration {
-        let votes = &self.refusal.votes;
-        let mut remaining: Vec<Duration> = votes
-            .iter()
-            .map(|vote| match vote {
-                Vote::Quarantined { remaining } => *remaining,
-                _ => Duration::ZERO,
-            })
-            .collect();
-        remaining.sort_unstable();
-        let last_needed = votes.len().saturating_sub(self.blocking);
-        remaining.get(last_needed).copied().unwrap_or_default()
+    /// Whether a master in quarantine answered, whose vote would have been needed.
+    fn is_lost_by_quarantine(&self) -> bool {
+        let mut votes = self.refusal.votes.iter();
+        votes.any(|vote| matches!(vote, Vote::Quarantined { .. }))
     }
 
     /// Whether the masters that refused would not prevent a quorum, if others had not answered with errors. An error may pass
@@ -193,7 +184,7 @@ mod tests {
             refusal,
             blocking: 2,
             could_win: true,
-            too_few_connected: false,
+            votes_within: Some(Duration::ZERO),
             may_listen: true,
             may_keep_shut: None,
             waited: Duration::ZERO,
@@ -238,33 +229,29 @@ mod tests {
     fn while_too_few_masters_are_connected_it_waits_for_them() {
         let lost = refusal(LossReason::Unreachable, vec![HELD], Blockers::default());
         assert!(at_most(next(&lost, |_| {})) <= OUTAGE);
-        let step = next(&lost, |refused| refused.too_few_connected = true);
+        let step = next(&lost, |refused| refused.votes_within = None);
         assert_eq!(step, NextStep::AwaitMasters { at_most: REASK });
     }
 
     #[test]
     fn it_asks_after_the_quarantine_that_prevents_a_quorum() {
-        let remaining = |seconds| Vote::Quarantined {
-            remaining: Duration::from_secs(seconds),
-        };
+        let quarantined = Vote::Quarantined { remaining: LEFT };
         let lost = |votes| refusal(LossReason::Unreachable, votes, Blockers::default());
-        let two_of_three = lost(vec![Vote::Granted, remaining(9), remaining(3)]);
-        let pause = at_most(next(&two_of_three, |_| {}));
+        let pause = |refusal: &Refusal, seconds| {
+            let within = Some(Duration::from_secs(seconds));
+            at_most(next(refusal, |refused| refused.votes_within = within))
+        };
+        let two_of_three = lost(vec![Vote::Granted, quarantined.clone(), quarantined]);
+        let soon = pause(&two_of_three, 3);
+        assert!((LEFT..=LEFT + OUTAGE).contains(&soon), "{soon:?}");
+        let late = pause(&two_of_three, 30);
         assert!(
-            pause >= Duration::from_secs(3) && pause <= Duration::from_secs(4),
-            "{pause:?}"
+            (REASK..=REASK + OUTAGE).contains(&late),
+            "it may end earlier: {late:?}"
         );
-        let for_long = lost(vec![remaining(9); 3]);
-        let pause = at_most(next(&for_long, |_| {}));
-        assert!(
-            pause >= REASK && pause <= REASK + OUTAGE,
-            "it may end earlier: {pause:?}"
-        );
-        let one = lost(vec![Vote::Granted, HELD, remaining(9)]);
-        assert!(
-            at_most(next(&one, |_| {})) <= OUTAGE,
-            "the others would be enough"
-        );
+        assert!(pause(&two_of_three, 0) <= OUTAGE, "a clock has stepped");
+        let others = lost(vec![Vote::Granted, HELD, HELD]);
+        assert!(pause(&others, 3) <= OUTAGE, "their votes count all the same");
     }
 
     #[test]

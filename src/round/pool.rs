@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use futures::future::join_all;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use uuid::Uuid;
@@ -226,14 +227,19 @@ impl Pool {
         }
     }
 
-    /// Number of masters that are connected.
-    pub(crate) fn connected(&self) -> usize {
-        self.slots.iter().filter(|slot| slot.link().is_ok()).count()
+    /// Time until the memory of enough masters for a quorum counts; `None` while too few are connected. A quarantine because of
+    /// a clock is left out: a client that asks seldom takes more for a step.
+    pub(crate) fn votes_within(&self, needed: usize) -> Option<Duration> {
+        let now = Instant::now();
+        let connected = self.slots.iter().filter_map(|slot| slot.link().ok());
+        let mut remaining: Vec<_> = connected.map(|link| link.memory_quarantine(now)).collect();
+        remaining.sort_unstable();
+        remaining.get(needed.saturating_sub(1)).copied()
     }
 
     /// Waits until as many masters are connected as are needed.
     pub(crate) async fn wait_for_connections(&self, needed: usize) {
-        until(&self.recovered, || (self.connected() >= needed).then_some(())).await;
+        until(&self.recovered, || self.votes_within(needed).map(drop)).await;
     }
 
     /// Waits until a quorum of masters has room in its backlog of releases, for the node timeout at most. So a
