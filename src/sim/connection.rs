@@ -95,7 +95,6 @@ impl Envelope {
 
 /// Messages on their way.
 pub(super) struct MemoryPipe {
-    listener: Listener,
     /// `None` once the connection has ended.
     requests: Mutex<Option<VecDeque<Envelope>>>,
     notices: Mutex<VecDeque<Notice>>,
@@ -115,9 +114,8 @@ struct Notice {
 }
 
 impl MemoryPipe {
-    pub(super) fn new(listener: Listener) -> Self {
+    pub(super) fn new() -> Self {
         Self {
-            listener,
             requests: Mutex::new(Some(VecDeque::new())),
             notices: Mutex::default(),
             waiting: AtomicUsize::new(0),
@@ -161,11 +159,11 @@ impl MemoryPipe {
     }
 
     /// Hands the next notice to the listener.
-    pub(super) fn deliver_notice(&self) {
+    pub(super) fn deliver_notice(&self, listener: &Listener) {
         let next = self.notices.lock().pop_front();
         if let Some(notice) = next {
             self.note_received();
-            (self.listener)(notice.form, &notice.channel, &notice.message);
+            listener(notice.form, &notice.channel, &notice.message);
         }
     }
 

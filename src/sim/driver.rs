@@ -35,12 +35,13 @@ impl Endpoint for Master {
                 client_id,
                 peer,
                 resets,
-            } = self.accept(predecessor, channel, listener).await?;
+            } = self.accept(predecessor, channel).await?;
             // The driver is made before its task, so that it reports the end of the connection even if the
             // task never ran.
             let driver = ConnectionDriver {
                 master: self.clone(),
                 pipe: Arc::clone(&pipe),
+                listener,
                 client: client_id,
                 replies: VecDeque::new(),
                 unanswered: Vec::new(),
@@ -87,6 +88,8 @@ async fn drive(mut driver: ConnectionDriver, resets: u64) {
 struct ConnectionDriver {
     master: Master,
     pipe: Arc<MemoryPipe>,
+    /// Not in the pipe: a client that is dropped would keep itself alive by its connection, which it owns.
+    listener: Listener,
     client: i64,
     /// Replies, with the time at which each request was executed.
     replies: VecDeque<(Instant, Envelope, Result<Value, Fault>)>,
@@ -148,7 +151,7 @@ impl ConnectionDriver {
             && let Some(published) = self.pipe.next_notice()
             && due.is_due(published + conditions.notice_delay())
         {
-            self.pipe.deliver_notice();
+            self.pipe.deliver_notice(&self.listener);
         }
     }
 }

@@ -66,3 +66,15 @@ async fn nobody_listens_over_a_connection_that_has_ended() {
     assert_eq!(count(&master, "a"), "0");
     assert!(messages.lock().is_empty());
 }
+
+/// The listener has the client's slot, which has the wire of its connection.
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_has_ended_keeps_no_listener() {
+    let master = Master::new(0);
+    let (mut connection, messages) = listen(&master, "a").await;
+    assert_eq!(Arc::strong_count(&messages), 2);
+    connection.driver.abort();
+    let _ = (&mut connection.driver).await;
+    assert_eq!(Arc::strong_count(&messages), 1, "its wire is still there");
+    drop(connection.wire);
+}

@@ -26,7 +26,7 @@ use super::store::Bytes;
 use crate::admin::capabilities::Capabilities;
 use crate::error::NodeError;
 use crate::events::Word;
-use crate::node::{ChannelForm, Identity, Listener, Peer};
+use crate::node::{ChannelForm, Identity, Peer};
 use crate::protocol::calls;
 use crate::protocol::keys::SET;
 use crate::protocol::record::Record;
@@ -212,7 +212,6 @@ impl Master {
         &self,
         predecessor: Option<&Peer>,
         channel: &str,
-        listener: Listener,
     ) -> Result<AcceptedConnection, NodeError> {
         let mut changed = self.watch();
         let asked = loop {
@@ -260,7 +259,7 @@ impl Master {
         let stored = state.store.call(clock_ms, &words(&["GET", SET]));
         let stored = stored.map(texts).unwrap_or_default();
         let record = stored.first().and_then(|text| Record::parse(text));
-        let pipe = Arc::new(MemoryPipe::new(listener));
+        let pipe = Arc::new(MemoryPipe::new());
         state.pipes.insert(client_id, Arc::downgrade(&pipe));
         let calls_denied = state.subscribe_denied;
         if !calls_denied {
