@@ -124,21 +124,26 @@ impl Child {
         let mut terminal = Terminal::of_process();
         let is_for_program = terminal.as_ref().is_some_and(Terminal::is_for_program);
         writer::settle();
+        let hold = hold_id(&guard.holder());
+        supervisor.expect(&hold, !args.foreground, args.signal, guard.validity());
         let spawn = |program| signals::unblocked(|| prepared(program, args, masters, guard, seat).spawn());
         let started = spawn(command(args)).or_else(|error| match script(args, &error) {
             Some(shell) => spawn(shell),
             None => Err(error),
         });
-        let process = started.map_err(|error| not_started(args, &error))?;
+        let process = match started {
+            Ok(process) => process,
+            Err(error) => {
+                supervisor.expect_no_more();
+                return Err(not_started(args, &error));
+            }
+        };
         let pid = i32::try_from(process.id()).ok().and_then(Pid::from_raw);
         let pid = pid.ok_or_else(|| Failure::own("the program has no process id"))?;
         let target = if args.foreground {
             Target::Process(pid)
         } else {
-            Target::Group {
-                leader: pid,
-                hold: hold_id(&guard.holder()),
-            }
+            Target::Group { leader: pid, hold }
         };
         if let (Target::Group { leader, .. }, Some(terminal), true) = (&target, &mut terminal, is_for_program)
         {

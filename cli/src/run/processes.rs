@@ -51,6 +51,19 @@ pub(super) fn jobs(group: Pid, hold: &str) -> Vec<Pid> {
     found.into_iter().filter_map(Pid::from_raw).collect()
 }
 
+/// The program that was started under a hold: the process without a parent under it. `None` if it has ended, or does not run
+/// yet, or without `/proc`.
+pub(super) fn started_under(hold: &str) -> Option<Pid> {
+    let expected = format!("{HOLD}={hold}");
+    let under: Vec<Process> = all()
+        .into_iter()
+        .filter(|process| has_in_environment(process.pid, &expected))
+        .collect();
+    let has_parent = |process: &&Process| under.iter().any(|other| other.pid == process.parent);
+    let first = under.iter().find(|process| !has_parent(process))?;
+    Pid::from_raw(first.pid)
+}
+
 /// Whether any process of the group or any such job runs; `None` without `/proc`. A zombie does not run.
 pub(super) fn is_running(group: Pid, hold: &str) -> Option<bool> {
     let all = all();

@@ -1,7 +1,8 @@
 //! A small process that ends the program if the command itself cannot, because it was killed or stopped.
 //!
 //! It is this same binary with another first argument, in a process group of its own. Over its stdin it gets
-//! the target and the deadlines. If its stdin ends without a last line, the command is gone, and the hold is
+//! the target and the deadlines. Before the program is started it gets the hold, by which it finds a program whose
+//! command was killed at once. If its stdin ends without a last line, the command is gone, and the hold is
 //! no longer renewed. So the program is asked to end at once, and killed at the end of the hold. The lease
 //! frees the names by itself.
 
@@ -21,6 +22,7 @@ use tokio::time::timeout;
 
 use super::child::{LOOKED_FOR, Target};
 use super::follow::LEAD;
+use super::processes;
 use super::reaper::Reaper;
 use crate::say::{Voice, line};
 use crate::{terminal, writer};
@@ -33,6 +35,8 @@ const SPARE: u8 = 10;
 const DONE: &str = "done";
 /// Interval of the looks at a clock that counts the host's sleep.
 const LONGEST: Duration = Duration::from_secs(1);
+/// Time for a program to appear that was being started when the command was killed.
+const APPEARS_WITHIN: Duration = Duration::from_secs(5);
 /// Interval of the checks for the program, once it was asked to end.
 const LEFT: Duration = Duration::from_millis(20);
 /// Time for the supervisor to end after the last line.
@@ -82,6 +86,20 @@ impl Supervisor {
             kill_at: Duration::MAX,
             spare: SPARE,
         })
+    }
+
+    /// Tells the hold under which a program is about to be started, the signal that asks it to end, and the time left of the
+    /// hold.
+    pub(super) fn expect(&mut self, hold: &str, in_group: bool, end_signal: Signal, left: Duration) {
+        let kind = if in_group { "group" } else { "process" };
+        let own = Pid::as_raw(terminal::own_group());
+        self.write(&format!("expect {kind} {hold} {} {own}", end_signal.as_raw()));
+        self.tell(None, left);
+    }
+
+    /// Tells that no program could be started.
+    pub(super) fn expect_no_more(&mut self) {
+        self.write(DONE);
     }
 
     /// Names the processes to watch, the signal that asks them to end, and the group that gets the terminal after them.
@@ -224,9 +242,36 @@ impl Watched {
     }
 }
 
+/// A program that is about to be started.
+#[derive(Debug)]
+struct Expected {
+    in_group: bool,
+    hold: String,
+    /// Numbers of the signal that asks it to end, and of the heir.
+    numbers: [String; 2],
+}
+
+impl Expected {
+    /// Waits for the program to appear.
+    fn find(&self) -> Option<Watched> {
+        let kind = if self.in_group { "group" } else { "process" };
+        let [signal, heir] = &self.numbers;
+        let end = now() + APPEARS_WITHIN;
+        while now() < end {
+            if let Some(pid) = processes::started_under(&self.hold) {
+                let pid = pid.as_raw_nonzero().to_string();
+                return Watched::parse(kind, &self.hold, [&pid, signal, heir]);
+            }
+            thread::sleep(LEFT);
+        }
+        None
+    }
+}
+
 /// Instructions of the command.
 #[derive(Debug, Default)]
 struct Orders {
+    expected: Option<Expected>,
     watched: Option<Watched>,
     ask_at: Option<Duration>,
     kill_at: Option<Duration>,
@@ -239,6 +284,13 @@ impl Orders {
         match words[..] {
             ["watch", kind, pid, hold, signal, heir] => {
                 self.watched = Some(Watched::parse(kind, hold, [pid, signal, heir])?);
+            }
+            ["expect", kind, hold, signal, heir] => {
+                self.expected = Some(Expected {
+                    in_group: kind == "group",
+                    hold: hold.to_owned(),
+                    numbers: [signal, heir].map(str::to_owned),
+                });
             }
             ["until", ask_at, kill_at] => {
                 let at = |text: &str| text.parse().ok().map(Duration::from_nanos);
@@ -311,6 +363,9 @@ fn supervise() {
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
+                // The command may have been killed while it started the program.
+                let expected = orders.expected.take();
+                orders.watched = orders.watched.or_else(|| expected?.find());
                 if orders.watched.is_none() {
                     return;
                 }

@@ -1,6 +1,7 @@
 //! A program ends with its hold. The next holder's program looks whether anything of it is left.
 
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep};
 
-use crate::stage::{Witness, full_pipe, ms, multilock, said, signal, urls};
+use crate::stage::{PROGRAM, Witness, full_pipe, ms, multilock, said, signal, urls};
 
 const ARGS: &[&str] = &["--appendonly", "no"];
 const LEASE: Duration = Duration::from_secs(6);
@@ -233,6 +234,36 @@ async fn nothing_is_told_of_a_quiet_command_that_is_killed() {
     witness.until_nobody_lives().await;
     let first = said(first).await;
     assert_eq!(first.stderr, "", "{first:?}");
+}
+
+/// A command may be killed when it has started its program, and has not told the supervisor which process that is.
+#[tokio::test]
+async fn a_program_whose_command_was_killed_while_it_started_is_ended() {
+    for (kind, number) in [("group", 1), ("process", 2)] {
+        let hold = format!("{number}-{}", std::process::id());
+        let mut supervisor = Command::new(PROGRAM);
+        supervisor
+            .arg("__supervise")
+            .stdin(Stdio::piped())
+            .stderr(Stdio::null());
+        let mut supervisor = supervisor.kill_on_drop(true).spawn().expect("the command");
+        let mut orders = supervisor.stdin.take().expect("a pipe");
+        let expected = format!("expect {kind} {hold} 15 {}\n", std::process::id());
+        orders.write_all(expected.as_bytes()).await.expect("it reads");
+        drop(orders);
+        sleep(ms(100)).await;
+        let mut program = Command::new("sleep");
+        program
+            .arg("60")
+            .env("MULTILOCK_HOLD", &hold)
+            .process_group(0)
+            .kill_on_drop(true);
+        let mut program = program.spawn().expect("sleep");
+        let ended = program.wait().await.expect("a status");
+        assert_eq!(ended.signal(), Some(Signal::TERM.as_raw()), "{kind}");
+        let ended = supervisor.wait().await.expect("a status");
+        assert_eq!(ended.code(), Some(0), "{kind}");
+    }
 }
 
 /// A unit may be ended while its command starts.
