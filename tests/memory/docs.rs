@@ -4,6 +4,9 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use multilock::{LockError, Masters, MultiLock};
 
 fn root() -> PathBuf {
     env!("CARGO_MANIFEST_DIR").into()
@@ -114,5 +117,90 @@ fn every_variable_of_the_environment_is_documented_and_fuzzed() {
         let page = text(&root().join(place));
         let missing: Vec<_> = read.difference(&variables(&page)).copied().collect();
         assert!(missing.is_empty(), "{place} does not name {missing:?}");
+    }
+}
+
+/// Whether options are allowed.
+fn allowed(checked: Result<(), LockError>) -> bool {
+    match checked {
+        Ok(()) => true,
+        Err(LockError::Invalid(_)) => false,
+        Err(other) => panic!("{other}"),
+    }
+}
+
+/// The largest and the smallest value of each row are accepted, and the next ones are refused.
+#[tokio::test(start_paused = true)]
+async fn the_limits_of_the_recipes_are_those_of_the_library() {
+    let (masters, cluster) = Masters::in_memory(3).await.expect("connects");
+    let page = text(&root().join("docs/recipes.md"));
+    let (_, limits) = page.split_once("## Limits").expect("the table");
+    let check = |lock: MultiLock| allowed(lock.check());
+    let permits = |number| allowed(masters.permits("a", number).check());
+    let lock = || masters.red_lock("a");
+    let (ms, second) = (Duration::from_millis, Duration::from_secs(1));
+    let named = |bytes: usize| masters.red_lock("n".repeat(bytes));
+    let many = |names: usize| masters.red_lock((0..names).map(|name| name.to_string()).collect::<Vec<_>>());
+    let label = |bytes: usize| cluster.connect(Masters::builder().client_label("l".repeat(bytes)));
+    let namespace = |bytes: usize| cluster.connect(Masters::builder().namespace("n".repeat(bytes)));
+    let of_masters = async |number: usize| Masters::in_memory(number).await.is_ok();
+    for (row, within, beyond) in [
+        (
+            "| 1 to 4,096 bytes of any characters; ",
+            check(named(4096)),
+            check(named(4097)),
+        ),
+        (
+            "| names of one lock | 1 to 64 |",
+            check(many(64)),
+            check(many(65)),
+        ),
+        (
+            "(104 ms by default) to ",
+            check(lock().lease(ms(104))),
+            check(lock().lease(ms(103))),
+        ),
+        (
+            " to 30 s; a hold without `.lease`",
+            check(lock().lease(30 * second)),
+            check(lock().lease(31 * second)),
+        ),
+        (
+            "| `max_hold` | the lease or more |",
+            check(lock().max_hold(30 * second)),
+            check(lock().max_hold(29 * second)),
+        ),
+        (
+            "| `at_least` | the lease at most |",
+            check(lock().at_least(30 * second)),
+            check(lock().at_least(31 * second)),
+        ),
+        (
+            "| `wait` | no end without it, or with more than 365 days |",
+            check(lock().wait(Duration::MAX)),
+            false,
+        ),
+        ("| permits of a name | 1 to 64 |", permits(64), permits(65)),
+        (
+            "| `about`, `force_reason` | 1 to 256 bytes without control characters |",
+            check(lock().about("t".repeat(256))),
+            check(lock().about("t".repeat(257))),
+        ),
+        (
+            "| `client_label`, `namespace` | 128 bytes at most |",
+            label(128).await.is_ok() && namespace(128).await.is_ok(),
+            label(129).await.is_ok() || namespace(129).await.is_ok(),
+        ),
+        (
+            "| masters | 1 to 64 |",
+            of_masters(1).await && of_masters(64).await,
+            of_masters(65).await,
+        ),
+    ] {
+        assert!(limits.contains(row), "no such row: {row}");
+        assert!(
+            within && !beyond,
+            "{row}: accepted within {within}, beyond {beyond}"
+        );
     }
 }
