@@ -305,6 +305,11 @@ impl Orders {
         Some(())
     }
 
+    /// Looks for the program that was about to be started.
+    fn find_expected(&mut self) {
+        self.watched = self.expected.take().and_then(|expected| expected.find());
+    }
+
     /// Time at which jobs outside of the group are looked up.
     fn jobs_at(&self) -> Option<Duration> {
         self.kill_at.map(|at| at.saturating_sub(LOOKED_FOR))
@@ -325,6 +330,11 @@ fn supervise() {
     loop {
         let now = now();
         let due = |at: Option<Duration>| at.is_some_and(|at| at <= now);
+        if orders.watched.is_none() && due(orders.kill_at) {
+            // The command was stopped while it started the program.
+            orders.find_expected();
+            orders.kill_at = orders.kill_at.filter(|_| orders.watched.is_some());
+        }
         let jobs_at = orders.jobs_at();
         if let Some(watched) = &mut orders.watched {
             if due(orders.kill_at) {
@@ -363,9 +373,10 @@ fn supervise() {
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
-                // The command may have been killed while it started the program.
-                let expected = orders.expected.take();
-                orders.watched = orders.watched.or_else(|| expected?.find());
+                if orders.watched.is_none() {
+                    // The command may have been killed while it started the program.
+                    orders.find_expected();
+                }
                 if orders.watched.is_none() {
                     return;
                 }

@@ -236,10 +236,16 @@ async fn nothing_is_told_of_a_quiet_command_that_is_killed() {
     assert_eq!(first.stderr, "", "{first:?}");
 }
 
-/// A command may be killed when it has started its program, and has not told the supervisor which process that is.
+/// A command may be killed, or stopped until its hold has ended, when it has started its program, and has not told the
+/// supervisor which process that is.
 #[tokio::test]
 async fn a_program_whose_command_was_killed_while_it_started_is_ended() {
-    for (kind, number) in [("group", 1), ("process", 2)] {
+    let stopped = "until - 1\n";
+    for (number, kind, more, by) in [
+        (1, "group", None, Signal::TERM),
+        (2, "process", None, Signal::TERM),
+        (3, "group", Some(stopped), Signal::KILL),
+    ] {
         let hold = format!("{number}-{}", std::process::id());
         let mut supervisor = Command::new(PROGRAM);
         supervisor
@@ -250,7 +256,10 @@ async fn a_program_whose_command_was_killed_while_it_started_is_ended() {
         let mut orders = supervisor.stdin.take().expect("a pipe");
         let expected = format!("expect {kind} {hold} 15 {}\n", std::process::id());
         orders.write_all(expected.as_bytes()).await.expect("it reads");
-        drop(orders);
+        if let Some(more) = more {
+            orders.write_all(more.as_bytes()).await.expect("it reads");
+        }
+        let orders = more.map(|_| orders);
         sleep(ms(100)).await;
         let mut program = Command::new("sleep");
         program
@@ -260,7 +269,8 @@ async fn a_program_whose_command_was_killed_while_it_started_is_ended() {
             .kill_on_drop(true);
         let mut program = program.spawn().expect("sleep");
         let ended = program.wait().await.expect("a status");
-        assert_eq!(ended.signal(), Some(Signal::TERM.as_raw()), "{kind}");
+        assert_eq!(ended.signal(), Some(by.as_raw()), "{kind}, {more:?}");
+        drop(orders);
         let ended = supervisor.wait().await.expect("a status");
         assert_eq!(ended.code(), Some(0), "{kind}");
     }
