@@ -62,7 +62,11 @@ impl Waiting<'_> {
             refusal,
             blocking: request.blocking(),
             could_win: self.could_win,
-            votes_within: request.client.pool.votes_within(request.needed),
+            // Whether masters are connected decides nothing while those that answer refuse.
+            votes_within: match refusal.reason {
+                LossReason::Unreachable => request.client.pool.votes_within(request.needed),
+                _ => Some(Duration::ZERO),
+            },
             may_listen: request.client.pool.config.beside_redisson && !self.foreign_releases.listens(),
             may_keep_shut: self.may_keep_shut(),
             waited: self.since.elapsed(),

@@ -49,7 +49,7 @@ pub(super) struct Refused<'a> {
     pub(super) blocking: usize,
     /// Whether the waiter is in the queues.
     pub(super) could_win: bool,
-    /// Time until enough masters for a quorum are out of quarantine; `None` while too few are connected.
+    /// After a round that too few masters answered: time until enough are out of quarantine, or `None` while too few are connected.
     pub(super) votes_within: Option<Duration>,
     /// Whether the waiter is to listen to the releases of another library, and does not yet.
     pub(super) may_listen: bool,
@@ -95,7 +95,7 @@ impl Refused<'_> {
         }
     }
 
-    /// Whether a master in quarantine answered, whose vote would have been needed.
+    /// Whether a master has answered whose vote does not count, because it is in quarantine.
     fn is_lost_by_quarantine(&self) -> bool {
         let mut votes = self.refusal.votes.iter();
         votes.any(|vote| matches!(vote, Vote::Quarantined { .. }))
