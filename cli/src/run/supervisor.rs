@@ -245,7 +245,8 @@ impl Watched {
 /// A program that is about to be started.
 #[derive(Debug)]
 struct Expected {
-    in_group: bool,
+    /// `group` or `process`, as in the line that names the program.
+    kind: String,
     hold: String,
     /// Numbers of the signal that asks it to end, and of the heir.
     numbers: [String; 2],
@@ -254,13 +255,12 @@ struct Expected {
 impl Expected {
     /// Waits for the program to appear.
     fn find(&self) -> Option<Watched> {
-        let kind = if self.in_group { "group" } else { "process" };
         let [signal, heir] = &self.numbers;
         let end = now() + APPEARS_WITHIN;
         while now() < end {
             if let Some(pid) = processes::started_under(&self.hold) {
                 let pid = pid.as_raw_nonzero().to_string();
-                return Watched::parse(kind, &self.hold, [&pid, signal, heir]);
+                return Watched::parse(&self.kind, &self.hold, [&pid, signal, heir]);
             }
             thread::sleep(LEFT);
         }
@@ -287,7 +287,7 @@ impl Orders {
             }
             ["expect", kind, hold, signal, heir] => {
                 self.expected = Some(Expected {
-                    in_group: kind == "group",
+                    kind: kind.to_owned(),
                     hold: hold.to_owned(),
                     numbers: [signal, heir].map(str::to_owned),
                 });
