@@ -67,16 +67,10 @@ pub fn table(lines: &[Line]) -> String {
     text
 }
 
-/// The faults, with a timeline around them; the whole history goes to a file.
+/// The faults below a timeline around them, so that the end of a long log has them; the whole history goes to a file.
 pub fn trouble(line: &Line) -> String {
     let history = &line.history;
-    let mut text = format!(
-        "\n{}: {} (seed {}, {} masters)\n",
-        line.verdict, line.row.name, history.seed, history.masters
-    );
-    for wrong in &line.wrong {
-        let _ = writeln!(text, "  {}: {}", wrong.verdict, wrong.what);
-    }
+    let mut text = String::from("\n");
     if let Some(at) = line.wrong.iter().find_map(|wrong| wrong.at) {
         let around = timeline(&history.events, at.saturating_sub(BEFORE), at + AFTER, false);
         // The end matters; a broken lock fills pages.
@@ -84,6 +78,14 @@ pub fn trouble(line: &Line) -> String {
         for line in &lines[lines.len().saturating_sub(60)..] {
             let _ = writeln!(text, "    {line}");
         }
+    }
+    let _ = writeln!(
+        text,
+        "{}: {} (seed {}, {} masters)",
+        line.verdict, line.row.name, history.seed, history.masters
+    );
+    for wrong in &line.wrong {
+        let _ = writeln!(text, "  {}: {}", wrong.verdict, wrong.what);
     }
     match store(line) {
         Ok(path) => {

@@ -1,12 +1,13 @@
 //! The test support keeps to its documentation; without that the other suites would prove nothing.
 
+use std::io::ErrorKind;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use redis::{AsyncConnectionConfig, Value};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{sleep, timeout};
 
 use crate::support::{
@@ -52,6 +53,18 @@ async fn run_id(server: &Server) -> String {
         .find_map(|line| line.strip_prefix("run_id:"))
         .expect("a run_id")
         .to_owned()
+}
+
+#[tokio::test]
+async fn nobody_else_is_given_a_port_of_a_server() {
+    let server = Server::start_with(&[]).await;
+    // No client of the server has been on this port, so that nothing else keeps it from others.
+    let socket = TcpSocket::new_v4().expect("a socket");
+    let taken = socket.bind((Ipv4Addr::LOCALHOST, server.tls_port()).into());
+    assert_eq!(
+        taken.expect_err("a port that is held").kind(),
+        ErrorKind::AddrInUse
+    );
 }
 
 #[tokio::test]

@@ -2,22 +2,18 @@
 
 use std::env;
 use std::fs::{self, File};
-use std::net::TcpListener;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tempfile::TempDir;
+use tokio::net::TcpSocket;
 
 use super::address::Address;
 use super::spawn;
-
-/// A port can be lost between the choice and the start.
-const ATTEMPTS: u32 = 10;
-const ATTEMPTS_WITHIN: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub struct Native {
@@ -29,38 +25,20 @@ pub struct Native {
     dir: TempDir,
     /// `None` while the server is killed.
     child: Mutex<Option<Child>>,
+    _held: [TcpSocket; 2],
 }
 
 impl Native {
     /// Starts a server on a free port; `args` follow the ones of every server, and win.
     pub async fn start(args: &[String], env: &[(String, String)]) -> Result<Self> {
         binary()?;
-        let begun = Instant::now();
-        let mut attempt = 1;
-        loop {
-            match Self::start_once(args, env).await {
-                Ok(server) => return Ok(server),
-                Err(error) if attempt == ATTEMPTS || begun.elapsed() > ATTEMPTS_WITHIN => {
-                    return Err(error.context(format!("no server could be started in {attempt} attempts")));
-                }
-                Err(_) => attempt += 1,
-            }
-        }
-    }
-
-    async fn start_once(args: &[String], env: &[(String, String)]) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("multilock-redis-").tempdir()?;
         let path = dir
             .path()
             .to_str()
             .context("the temporary directory has a UTF-8 name")?;
-        // Both are held until both are chosen, or they could be the same.
-        let (plain, tls) = (
-            TcpListener::bind("127.0.0.1:0")?,
-            TcpListener::bind("127.0.0.1:0")?,
-        );
-        let (port, tls_port) = (plain.local_addr()?.port(), tls.local_addr()?.port());
-        drop((plain, tls));
+        let held = [held_port()?, held_port()?];
+        let [port, tls_port] = [held[0].local_addr()?.port(), held[1].local_addr()?.port()];
         let fill = |text: &String| {
             text.replace("{dir}", path)
                 .replace("{tls_port}", &tls_port.to_string())
@@ -76,6 +54,7 @@ impl Native {
             env,
             dir,
             child: Mutex::new(None),
+            _held: held,
         };
         server.launch().await?;
         Ok(server)
@@ -166,17 +145,7 @@ impl Native {
         if !keep_data {
             fs::remove_dir_all(self.data())?;
         }
-        // Someone's outgoing connection may sit on the port for a moment.
-        let mut attempt = 1;
-        while let Err(error) = self.launch().await {
-            if attempt == ATTEMPTS {
-                return Err(error.context("the server cannot be restarted on its port"));
-            }
-            self.kill()?;
-            attempt += 1;
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-        Ok(())
+        self.launch().await.context("the server cannot be restarted")
     }
 
     fn data(&self) -> PathBuf {
@@ -198,6 +167,15 @@ impl Drop for Native {
     fn drop(&mut self) {
         let _ = self.kill();
     }
+}
+
+/// A port that nobody else is given while it is held, although a server may listen on it: the socket is bound and does
+/// not listen. Otherwise another test could be given the port of a server that is down for a moment.
+fn held_port() -> Result<TcpSocket> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    socket.bind((Ipv4Addr::LOCALHOST, 0).into())?;
+    Ok(socket)
 }
 
 fn value_of<'a>(args: &'a [String], option: &str) -> Option<&'a str> {
