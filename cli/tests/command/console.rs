@@ -47,11 +47,18 @@ struct Answer {
 }
 
 impl Console {
-    /// Ends it, and returns what it wrote to stderr.
-    async fn journal(mut self) -> String {
-        self.process.kill().await.expect("it runs");
+    /// Waits for a line with this text on stderr, ends the console, and returns all that it wrote there.
+    async fn journal(mut self, awaited: &str) -> String {
+        let stderr = self.process.stderr.take().expect("a pipe");
+        let mut stderr = BufReader::new(stderr);
         let mut text = String::new();
-        let mut stderr = self.process.stderr.take().expect("a pipe");
+        let told = async {
+            while !text.contains(awaited) {
+                assert_ne!(stderr.read_line(&mut text).await.expect("text"), 0, "{text}");
+            }
+        };
+        timeout(WITHIN, told).await.expect("in time");
+        self.process.kill().await.expect("it runs");
         stderr.read_to_string(&mut text).await.expect("text");
         text
     }
@@ -372,7 +379,7 @@ async fn a_token_opens_the_page() {
             .status,
         200
     );
-    let journal = console.journal().await;
+    let journal = console.journal(" gave a wrong token").await;
     assert_eq!(journal.matches(" gave a wrong token").count(), 1, "{journal}");
 }
 
@@ -547,11 +554,8 @@ async fn a_lock_is_taken_away_with_the_flag_and_not_without() {
     assert_eq!(done.status, 200);
     assert!(done.text.contains(&guard.holder().to_string()), "{}", done.text);
     assert!(!is_held(&masters).await);
-    let (taken, journal) = (
-        format!("took a away from {}, reason: \"\"\n", guard.holder()),
-        forcing.journal().await,
-    );
-    assert!(journal.contains(&taken), "{journal}");
+    let taken = format!("took a away from {}, reason: \"\"\n", guard.holder());
+    let journal = forcing.journal(&taken).await;
     assert_eq!(journal.matches(" took ").count(), 1, "{journal}");
 }
 
