@@ -15,6 +15,9 @@ use tokio::net::TcpSocket;
 use super::address::Address;
 use super::spawn;
 
+/// A server of a Redis Cluster has a port for its bus, too, 10,000 above the first. That one may be taken, or too high.
+const ATTEMPTS: u32 = 10;
+
 #[derive(Debug)]
 pub struct Native {
     pub address: Address,
@@ -32,6 +35,16 @@ impl Native {
     /// Starts a server on a free port; `args` follow the ones of every server, and win.
     pub async fn start(args: &[String], env: &[(String, String)]) -> Result<Self> {
         binary()?;
+        let mut attempt = 1;
+        loop {
+            match Self::start_once(args, env).await {
+                Err(_) if attempt < ATTEMPTS => attempt += 1,
+                started => return started.with_context(|| format!("attempt {attempt} to start a server")),
+            }
+        }
+    }
+
+    async fn start_once(args: &[String], env: &[(String, String)]) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("multilock-redis-").tempdir()?;
         let path = dir
             .path()
