@@ -31,6 +31,8 @@ const MOST: usize = 16 << 20;
 const BUFFER: usize = 16 << 10;
 /// Number of calls without an answer from which a connection counts as busy.
 const BUSY: usize = 4;
+/// Number of answers from which one half is handed out before the other.
+const MANY: usize = 24;
 
 /// Entrance for calls.
 pub(super) struct Pipe {
@@ -180,6 +182,7 @@ pub(super) struct Driver {
     search: resp::Search,
     /// Answers taken from the bytes. Both vectors stay from poll to poll, for their memory.
     answers: Vec<Answer>,
+    /// Answers with their calls, to be handed out.
     answered: Vec<(ReplyTo, Answer)>,
     notices: Notices,
     /// Whether the server has answered a call.
@@ -204,14 +207,14 @@ impl Future for Driver {
             (Poll::Ready(reason), _) | (Poll::Pending, Err(reason)) => reason,
             (Poll::Pending, Ok(())) => return Poll::Pending,
         };
-        this.pipe.close(&reason);
+        this.end(&reason);
         Poll::Ready(())
     }
 }
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        self.pipe.close("connection closed");
+        self.end("connection closed");
     }
 }
 
@@ -221,13 +224,21 @@ impl Driver {
         self.notices = Notices::InArrays;
     }
 
+    /// Hands out the answers that are left, and closes the pipe.
+    fn end(&mut self, reason: &str) {
+        self.hand_out(self.answered.len());
+        self.pipe.close(reason);
+    }
+
     /// Whether the driver is to let other tasks run before it writes. The runtime runs the task that was woken last first,
-    /// so on a busy connection a driver would write call by call, and each write is a system call.
+    /// so on a busy connection a driver would write call by call, and each write is a system call. After half of the answers
+    /// the others have run.
     fn yields(&mut self) -> bool {
         let queue = self.pipe.queue.lock();
         let is_busy = queue.calls.len() >= BUSY && !queue.bytes.is_empty();
         drop(queue);
-        self.has_yielded = is_busy && self.sent == self.outgoing.len() && !self.has_yielded;
+        let may_yield = self.sent == self.outgoing.len() && self.answered.is_empty();
+        self.has_yielded = is_busy && may_yield && !self.has_yielded;
         self.has_yielded
     }
 
@@ -273,8 +284,19 @@ impl Driver {
 
     /// Reads and hands out replies, until no more bytes are there. Returns the reason once the connection
     /// ends.
+    ///
+    /// If there are many, half of them come first. The driver writes the next calls of their askers before it hands out
+    /// the others, so that the server runs these calls while the other askers run. Otherwise client and server would
+    /// take turns, one idle while the other is busy.
     fn read(&mut self, cx: &mut Context<'_>) -> Poll<String> {
         loop {
+            let answers = self.answered.len();
+            if answers >= MANY {
+                self.hand_out(answers / 2);
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            self.hand_out(answers);
             if self.received == self.incoming.len() {
                 self.incoming.resize(2 * self.received, 0);
             }
@@ -287,20 +309,18 @@ impl Driver {
                 return Poll::Ready("connection closed by the server".into());
             }
             self.received += count;
-            if let Err(reason) = self.hand_out() {
+            let taken = self.take_answers();
+            if let Err(reason) = taken.and(self.find_calls()) {
                 return Poll::Ready(reason);
             }
         }
     }
 
-    /// Gives the calls their replies. Returns an error if the other bytes cannot be used.
-    fn hand_out(&mut self) -> Result<(), String> {
-        let taken = self.take_answers();
-        let expected = self.find_calls();
-        for (reply, answer) in self.answered.drain(..) {
+    /// Gives their replies to this number of calls.
+    fn hand_out(&mut self, count: usize) {
+        for (reply, answer) in self.answered.drain(..count) {
             reply.give(answer);
         }
-        taken.and(expected)
     }
 
     /// Takes complete replies out of the bytes.

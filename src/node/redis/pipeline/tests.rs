@@ -1,6 +1,8 @@
 use std::sync::Mutex as StdMutex;
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::poll;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
@@ -262,6 +264,58 @@ async fn an_answer_that_came_before_a_write_failed_is_handed_out() {
 }
 
 /// A connection that is given up must not write another byte, so that it cannot overtake a later one.
+/// A driver that is polled by the test, and calls whose answers have arrived.
+async fn many_answers() -> (Arc<Pipe>, Driver, DuplexStream, Vec<impl Future<Output = Answer>>) {
+    let (client, mut server) = duplex(4096);
+    let (pipe, mut driver) = Pipe::open(Box::new(client), Arc::new(|_, _, _| {}));
+    let command = redis::cmd("PING");
+    let calls: Vec<_> = (0..MANY).map(|_| pipe.ask(&command)).collect();
+    let mut sent = vec![0; MANY * command.get_packed_command().len()];
+    // On a busy connection the first poll writes nothing.
+    assert!(poll!(&mut driver).is_pending() && poll!(&mut driver).is_pending());
+    server.read_exact(&mut sent).await.expect("open");
+    server
+        .write_all(":1\r\n".repeat(MANY).as_bytes())
+        .await
+        .expect("open");
+    (pipe, driver, server, calls)
+}
+
+/// Otherwise the server would wait for the askers of all answers, and then they for it.
+#[tokio::test]
+async fn half_of_many_answers_come_before_the_next_write() {
+    let (pipe, mut driver, mut server, calls) = many_answers().await;
+    assert!(poll!(&mut driver).is_pending());
+    let mut open = Vec::new();
+    for call in calls {
+        let mut call = Box::pin(call);
+        if poll!(&mut call).is_pending() {
+            open.push(call);
+        }
+    }
+    assert_eq!(open.len(), MANY / 2);
+    let next = redis::cmd("TIME");
+    let calls: Vec<_> = (0..BUSY).map(|_| pipe.ask(&next)).collect();
+    assert!(poll!(&mut driver).is_pending());
+    let mut sent = vec![0; BUSY * next.get_packed_command().len()];
+    let read = timeout(Duration::from_secs(5), server.read_exact(&mut sent)).await;
+    read.expect("they are written").expect("open");
+    for call in open {
+        assert_eq!(call.now_or_never(), Some(Ok(Value::Int(1))));
+    }
+    drop(calls);
+}
+
+#[tokio::test]
+async fn answers_that_have_arrived_are_handed_out_at_the_end() {
+    let (_pipe, mut driver, _server, calls) = many_answers().await;
+    assert!(poll!(&mut driver).is_pending());
+    drop(driver);
+    for call in calls {
+        assert_eq!(call.now_or_never(), Some(Ok(Value::Int(1))));
+    }
+}
+
 #[tokio::test]
 async fn nothing_is_written_once_the_driver_is_gone() {
     let mut line = Line::open(1024);
