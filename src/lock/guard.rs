@@ -375,7 +375,8 @@ impl<M: Mode> MultiLockGuard<M> {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped before its end, the hold has the validity that it had.
+    /// If the future is dropped before its end, the hold has the validity that it had. Masters that the request has reached
+    /// may store the longer lease: after a crash the names stay locked there for as long.
     pub async fn extend(&self, lease: Duration) -> Result<(), ExtendError> {
         let client = &self.inner.client;
         let lease = client.pool.config.checked_lease(lease)?;

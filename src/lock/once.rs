@@ -177,7 +177,8 @@ impl OnceJob {
     /// # Cancel safety
     ///
     /// If the future is dropped before the body has ended, the body is dropped, the lock is released in the background, and
-    /// the job is not marked. If it is dropped later, some masters may have the mark.
+    /// the job is not marked. If it is dropped later, the lock is released as well, and some masters may have the mark: the
+    /// job may then be done, or be begun again.
     pub async fn run<T, E>(
         &self,
         body: impl AsyncFnOnce(&MultiLockGuard) -> Result<T, E>,

@@ -411,7 +411,8 @@ impl MastersBuilder {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped before its end, every connection is closed again.
+    /// If the future is dropped before its end, every connection is closed again. A
+    /// [`client_label`](Self::client_label) that a master has stored by then stays there for its time.
     ///
     /// # Panics
     ///

@@ -83,8 +83,9 @@ impl Masters {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped before its end, no new lock is granted, but connections may still be open. Call it
-    /// again: it goes on, and its result is that of both calls.
+    /// If the future is dropped before its end, no new lock is granted, and the releases that it has begun go on in the
+    /// background. But connections may still be open. Call it again: it goes on, and its result is that of both calls.
+    /// Holds that the first call has released stay released, also if the second call is to leave them.
     pub async fn close(&self, holds: Closing) -> Closed {
         let runtime = &self.client.pool.runtime;
         if Handle::try_current().is_err() && runtime.runtime_flavor() == RuntimeFlavor::MultiThread {
