@@ -1,7 +1,13 @@
 //! An acquisition dropped at any await point leaves nothing behind.
 //!
 //! All combinations: each of three masters grants, refuses, fails, is slow or never answers. The future is
-//! dropped after every possible number of polls.
+//! dropped after every possible number of polls. The modules do the same with the other calls.
+
+mod acquiring;
+mod administration;
+mod bodies;
+mod holding;
+mod scene;
 
 use std::time::Duration;
 

@@ -162,3 +162,18 @@ pub(crate) async fn polled<F: Future>(future: F, polls: usize) -> Option<F::Outp
     })
     .await
 }
+
+/// Polls `future` so often, and drops it when it is woken the next time, before it takes in the event. `None` when it
+/// was not done by then.
+pub(crate) async fn woken<F: Future>(future: F, polls: usize) -> Option<F::Output> {
+    let mut future = pin!(future);
+    let mut left = polls;
+    poll_fn(|cx| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        future.as_mut().poll(cx).map(Some)
+    })
+    .await
+}
