@@ -263,7 +263,6 @@ async fn an_answer_that_came_before_a_write_failed_is_handed_out() {
     );
 }
 
-/// A connection that is given up must not write another byte, so that it cannot overtake a later one.
 /// A driver that is polled by the test, and calls whose answers have arrived.
 async fn many_answers() -> (Arc<Pipe>, Driver, DuplexStream, Vec<impl Future<Output = Answer>>) {
     let (client, mut server) = duplex(4096);
@@ -306,6 +305,7 @@ async fn half_of_many_answers_come_before_the_next_write() {
     drop(calls);
 }
 
+/// They are answers to calls that have taken effect.
 #[tokio::test]
 async fn answers_that_have_arrived_are_handed_out_at_the_end() {
     let (_pipe, mut driver, _server, calls) = many_answers().await;
@@ -316,6 +316,7 @@ async fn answers_that_have_arrived_are_handed_out_at_the_end() {
     }
 }
 
+/// A connection that is given up must not write another byte, so that it cannot overtake a later one.
 #[tokio::test]
 async fn nothing_is_written_once_the_driver_is_gone() {
     let mut line = Line::open(1024);
