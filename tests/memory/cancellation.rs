@@ -14,9 +14,8 @@ use std::time::Duration;
 use crate::support::polled;
 use multilock::sim::{Cluster, Master};
 use multilock::{Masters, Policy};
+use scene::NODE_TIMEOUT;
 use tokio::time::sleep;
-
-const NODE_TIMEOUT: Duration = Duration::from_millis(50);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Answer {

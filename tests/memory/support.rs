@@ -1,7 +1,6 @@
 //! Helpers for the suites on masters in memory.
 
 use std::future::poll_fn;
-use std::pin::pin;
 use std::task::Poll;
 use std::thread;
 use std::time::Duration;
@@ -146,34 +145,30 @@ pub(crate) async fn pair(lock: &MultiLock) {
 }
 
 /// Polls `future` at most so often; `None` when it was not done by then.
-pub(crate) async fn polled<F: Future>(future: F, polls: usize) -> Option<F::Output> {
-    let mut future = pin!(future);
-    let mut left = polls;
-    poll_fn(|cx| {
+pub(crate) fn polled<F: Future>(future: F, polls: usize) -> impl Future<Output = Option<F::Output>> {
+    dropped_after(future, polls, false)
+}
+
+/// Polls `future` so often, and drops it when it is woken the next time, before it takes in the event. `None` when it
+/// was not done by then.
+pub(crate) fn woken<F: Future>(future: F, polls: usize) -> impl Future<Output = Option<F::Output>> {
+    dropped_after(future, polls, true)
+}
+
+fn dropped_after<F: Future>(
+    future: F,
+    polls: usize,
+    when_woken: bool,
+) -> impl Future<Output = Option<F::Output>> {
+    let (mut future, mut left) = (Box::pin(future), polls);
+    poll_fn(move |cx| {
         if left == 0 {
             return Poll::Ready(None);
         }
         left -= 1;
         match future.as_mut().poll(cx) {
-            Poll::Ready(output) => Poll::Ready(Some(output)),
-            Poll::Pending if left == 0 => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
+            Poll::Pending if left == 0 && !when_woken => Poll::Ready(None),
+            polled => polled.map(Some),
         }
     })
-    .await
-}
-
-/// Polls `future` so often, and drops it when it is woken the next time, before it takes in the event. `None` when it
-/// was not done by then.
-pub(crate) async fn woken<F: Future>(future: F, polls: usize) -> Option<F::Output> {
-    let mut future = pin!(future);
-    let mut left = polls;
-    poll_fn(|cx| {
-        if left == 0 {
-            return Poll::Ready(None);
-        }
-        left -= 1;
-        future.as_mut().poll(cx).map(Some)
-    })
-    .await
 }

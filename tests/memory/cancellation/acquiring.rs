@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use multilock::{LockSet, Masters, Mode, MultiLock, Permit, Policy, Shared};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::scene::{Fault, Scene, WITH_MAJORITY, WITHOUT_MAJORITY, has_majority};
+use super::scene::{Fault, Scene, all_faults, has_majority};
 use crate::support::{ms, polled, woken};
 
 /// A guard, or none.
@@ -39,28 +39,32 @@ enum Kind {
     Sticky,
 }
 
-/// Holder of the lock when the call begins, until 30 ms later.
+/// Another client, another task of the call's process, or nobody.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Held {
+enum Party {
     Nobody,
     Other,
     Own,
 }
 
-/// Waiter that comes 5 ms after the call.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Behind {
-    Nobody,
-    Other,
-    Own,
+impl Party {
+    fn of(self, scene: &Scene) -> Option<&Masters> {
+        match self {
+            Self::Nobody => None,
+            Self::Other => Some(&scene.other),
+            Self::Own => Some(&scene.own),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Situation {
     kind: Kind,
     policy: Policy,
-    held: Held,
-    behind: Behind,
+    /// Holder of the lock when the call begins, until 30 ms later.
+    held: Party,
+    /// Waiter that comes 5 ms after the call.
+    behind: Party,
     /// Whether the call is dropped when it is woken after its last poll, and not at once.
     woken: bool,
 }
@@ -156,11 +160,6 @@ impl Kind {
     }
 }
 
-/// Time within which a lock is granted after it was given up, while a majority answers.
-const PROMPT: Duration = ms(100);
-/// The same after an outage: a waiter asks again after 5 s, if messages to it were lost.
-const AFTER_OUTAGE: Duration = ms(5100);
-
 impl Situation {
     /// Drops the call after this number of polls. Returns whether it was done before.
     async fn dropped_after(self, polls: usize, verb: Verb, scene: &Scene) -> bool {
@@ -174,12 +173,7 @@ impl Situation {
         let what = format!("{verb:?} of {self:?} with {:?} after {polls} polls", scene.faults);
         // A name that was recalled stays with nobody for a while.
         let name = format!("a{polls}");
-        let blocker = match held {
-            Held::Nobody => None,
-            Held::Other => Some(&scene.other),
-            Held::Own => Some(&scene.own),
-        };
-        let blocker = match blocker {
+        let blocker = match held.of(scene) {
             Some(masters) => kind.blocker(masters, &name, policy).await,
             None => None,
         };
@@ -193,12 +187,8 @@ impl Situation {
                 drop(guard);
             });
         }
-        let waiter = match behind {
-            Behind::Nobody => None,
-            Behind::Other => Some(kind.behind(&scene.other, &name, policy)),
-            Behind::Own => Some(kind.behind(&scene.own, &name, policy)),
-        };
-        let waiter = waiter.map(|waiting| {
+        let waiter = behind.of(scene).map(|masters| {
+            let waiting = kind.behind(masters, &name, policy);
             free_from = free_from.max(begun + BEHIND_AFTER);
             tokio::spawn(async move {
                 sleep(BEHIND_AFTER).await;
@@ -218,12 +208,7 @@ impl Situation {
         let is_done = ended.is_some();
         drop(ended);
         free_from = free_from.max(Instant::now());
-        let bound = if has_majority(scene.faults) {
-            PROMPT
-        } else {
-            scene.undo();
-            AFTER_OUTAGE
-        };
+        let bound = scene.bound();
         if let Some(waiter) = waiter {
             let granted = timeout(HELD_FOR + bound, waiter).await;
             let granted = granted.unwrap_or_else(|_| panic!("{what}: the waiter is stuck"));
@@ -256,13 +241,11 @@ impl Situation {
 }
 
 async fn all_of(kind: Kind, verb: Verb) {
-    let helds = [Held::Nobody, Held::Other, Held::Own];
-    let behinds = [Behind::Nobody, Behind::Other, Behind::Own];
-    let faults = WITH_MAJORITY.into_iter().chain(WITHOUT_MAJORITY);
+    let parties = [Party::Nobody, Party::Other, Party::Own];
     let mut polls = 0;
-    for (number, faults) in faults.enumerate() {
+    for (number, faults) in all_faults().enumerate() {
         // Each two of holder, waiter and faults meet. All three would take three times as long.
-        for (index, held) in helds.into_iter().enumerate() {
+        for (index, held) in parties.into_iter().enumerate() {
             let situation = Situation {
                 kind,
                 policy: if has_majority(faults) {
@@ -271,8 +254,8 @@ async fn all_of(kind: Kind, verb: Verb) {
                     Policy::MultiLock
                 },
                 held,
-                behind: behinds[(index + number) % behinds.len()],
-                woken: (index + number / behinds.len()) % 2 == 1,
+                behind: parties[(index + number) % parties.len()],
+                woken: (index + number / parties.len()) % 2 == 1,
             };
             polls += situation.dropped_everywhere(verb, faults).await;
         }

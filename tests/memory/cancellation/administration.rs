@@ -1,23 +1,16 @@
 //! Calls for operators, and those that begin and end a client: they can be dropped and made again.
 
-use std::time::Duration;
-
 use multilock::sim::{Cluster, Keep, Master};
 use multilock::{Closing, LockError, Masters, MultiLockGuard, Policy};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 use tokio::time::{sleep, timeout};
 
-use super::scene::{Fault, Scene, WITH_MAJORITY, WITHOUT_MAJORITY, builder, has_majority, stepped, undo};
+use super::scene::{
+    self, AFTER_OUTAGE, Fault, PROMPT, Scene, WITH_MAJORITY, all_faults, builder, everywhere, has_majority,
+    stepped, undo,
+};
 use crate::support::{ms, polled};
-
-const PROMPT: Duration = ms(100);
-/// A waiter asks again after 5 s, if messages to it were lost.
-const AFTER_OUTAGE: Duration = ms(5100);
-
-fn all_faults() -> impl Iterator<Item = [Fault; 3]> {
-    WITH_MAJORITY.into_iter().chain(WITHOUT_MAJORITY)
-}
 
 /// Drops a force after a number of polls, and forces again. A waiter has the lock then, and no late
 /// message of the first force ends that hold. Returns whether that was done before.
@@ -65,11 +58,7 @@ async fn drop_force(scene: &Scene, polls: usize) -> bool {
 async fn a_force_that_was_dropped_is_completed_by_the_next() {
     for faults in all_faults() {
         let scene = Scene::new(faults).await;
-        let mut polls = 0;
-        while !drop_force(&scene, polls).await {
-            polls += 1;
-            assert!(polls < 50, "never done");
-        }
+        let polls = everywhere(async |polls| drop_force(&scene, polls).await).await;
         assert!(polls > 1, "{faults:?}");
     }
 }
@@ -132,7 +121,7 @@ async fn a_connect_that_is_dropped_leaves_no_connection() {
             sleep(ms(1000)).await;
             assert_eq!(open_connections(&cluster), Vec::<String>::new(), "{what}");
             // The address can be used at once.
-            let masters = cluster.connect(super::scene::builder()).await.expect("connects");
+            let masters = cluster.connect(scene::builder()).await.expect("connects");
             assert!(masters.multi_lock("a").lock().await.is_ok(), "{what}");
             if is_done {
                 break;

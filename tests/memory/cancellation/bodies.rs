@@ -8,12 +8,11 @@ use multilock::{CancellationToken, Masters, Once, OnceJob};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::scene::{Fault, Scene, WITH_MAJORITY, WITHOUT_MAJORITY, has_majority, stepped};
+use super::scene::{
+    Fault, Scene, WITH_MAJORITY, WITHOUT_MAJORITY, all_faults, everywhere, has_majority, stepped,
+};
 use crate::support::ms;
 
-const PROMPT: Duration = ms(100);
-/// A waiter asks again after 5 s, if messages to it were lost.
-const AFTER_OUTAGE: Duration = ms(5100);
 /// Time for which another client holds the lock before the call has it.
 const HELD_FOR: Duration = ms(30);
 
@@ -133,12 +132,7 @@ impl Call {
         if let Some(term) = &*bodies.term.lock() {
             assert!(term.is_cancelled(), "{what}: the term goes on");
         }
-        let within = if has_majority(scene.faults) {
-            PROMPT
-        } else {
-            scene.undo();
-            AFTER_OUTAGE
-        };
+        let within = scene.bound();
         let granted = timeout(HELD_FOR + within, waiter).await;
         let granted = granted.unwrap_or_else(|_| panic!("{what}: the waiter is stuck"));
         let granted = granted.expect("no panic").expect("granted");
@@ -154,7 +148,7 @@ impl Call {
 
     async fn dropped_everywhere(self) {
         let mut points = 0;
-        for (number, faults) in WITH_MAJORITY.into_iter().chain(WITHOUT_MAJORITY).enumerate() {
+        for (number, faults) in all_faults().enumerate() {
             let scene = Scene::new(faults).await;
             let most = if has_majority(faults) { 100 } else { 28 };
             let mut polls = 0;
@@ -213,11 +207,7 @@ async fn drop_once(polls: usize, scene: &Scene) -> bool {
         0,
         "{what}: the body goes on"
     );
-    let mut within = PROMPT;
-    if !has_majority(scene.faults) {
-        scene.undo();
-        within = AFTER_OUTAGE;
-    }
+    let within = scene.bound();
     // Each of them may run the body.
     let mut outcomes = Vec::new();
     for waiter in waiters {
@@ -259,11 +249,7 @@ async fn a_job_is_done_by_another_whenever_its_run_is_dropped() {
     let mut points = 0;
     for faults in WITH_MAJORITY {
         let scene = Scene::new(faults).await;
-        let mut polls = 0;
-        while !drop_once(polls, &scene).await {
-            polls += 1;
-            assert!(polls < 100, "never done");
-        }
+        let polls = everywhere(async |polls| drop_once(polls, &scene).await).await;
         points += polls;
     }
     assert!(points > 40, "only {points} await points were tried");
@@ -278,7 +264,7 @@ async fn a_job_is_done_by_another_whenever_its_run_is_dropped() {
 /// A job that is forgotten, and one whose run only reads the mark: dropped after each number of polls, and made again.
 #[tokio::test(start_paused = true)]
 async fn a_job_is_forgotten_by_the_next_call() {
-    for faults in WITH_MAJORITY.into_iter().chain(WITHOUT_MAJORITY) {
+    for faults in all_faults() {
         let scene = Scene::new(faults).await;
         for polls in 0..12 {
             let what = format!("{faults:?} at step {polls}");

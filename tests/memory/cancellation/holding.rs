@@ -5,17 +5,8 @@ use std::time::Duration;
 use multilock::{Closing, LossCause, Masters, MultiLock, Unlocked};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::scene::{Fault, Scene, WITH_MAJORITY, WITHOUT_MAJORITY, has_majority, stepped};
-use crate::support::{ms, polled};
-
-/// Time within which others have a lock after it was given up, while a majority answers.
-const PROMPT: Duration = ms(100);
-/// The same after an outage: a waiter asks again after 5 s, if messages to it were lost.
-const AFTER_OUTAGE: Duration = ms(5100);
-
-fn all_faults() -> impl Iterator<Item = [Fault; 3]> {
-    WITH_MAJORITY.into_iter().chain(WITHOUT_MAJORITY)
-}
+use super::scene::{AFTER_OUTAGE, Fault, PROMPT, Scene, WITH_MAJORITY, all_faults, everywhere, stepped};
+use crate::support::{executed, ms, polled};
 
 /// Another client gets a lock that was given up.
 async fn goes_to(lock: &MultiLock, within: Duration, what: &str) {
@@ -45,15 +36,7 @@ async fn drop_extend(scene: &Scene, polls: usize, renewed: bool, forgotten: bool
     let extended = stepped(guard.extend(ms(40_000)), polls).await;
     if at_once {
         drop(guard);
-        if !has_majority(scene.faults) {
-            scene.undo();
-        }
-        let within = if has_majority(scene.faults) {
-            PROMPT
-        } else {
-            AFTER_OUTAGE
-        };
-        goes_to(&other, within, &what).await;
+        goes_to(&other, scene.bound(), &what).await;
         scene.undo();
     } else {
         let kept = before.saturating_sub(begun.elapsed());
@@ -97,11 +80,8 @@ async fn an_extension_that_is_dropped_leaves_the_validity() {
             [true, false, true],
         ] {
             let scene = Scene::new(faults).await;
-            let mut polls = 0;
-            while !drop_extend(&scene, polls, renewed, forgotten, at_once).await {
-                polls += 1;
-                assert!(polls < 50, "never done");
-            }
+            let polls =
+                everywhere(async |polls| drop_extend(&scene, polls, renewed, forgotten, at_once).await).await;
             points += polls;
         }
     }
@@ -182,12 +162,7 @@ async fn drop_set_unlock(scene: &Scene, polls: usize) -> bool {
     sleep(ms(5)).await;
     scene.arrange();
     let unlocked = stepped(set.unlock(), polls).await;
-    let within = if has_majority(scene.faults) {
-        PROMPT
-    } else {
-        scene.undo();
-        AFTER_OUTAGE
-    };
+    let within = scene.bound();
     for waiter in waiters {
         let granted = timeout(within, waiter).await;
         let granted = granted.unwrap_or_else(|_| panic!("{what}: a waiter is stuck"));
@@ -203,11 +178,7 @@ async fn drop_set_unlock(scene: &Scene, polls: usize) -> bool {
 async fn the_unlock_of_a_set_goes_on() {
     for faults in all_faults() {
         let scene = Scene::new(faults).await;
-        let mut polls = 0;
-        while !drop_set_unlock(&scene, polls).await {
-            polls += 1;
-            assert!(polls < 50, "never done");
-        }
+        let polls = everywhere(async |polls| drop_set_unlock(&scene, polls).await).await;
         assert!(polls > 0, "{faults:?}");
     }
 }
@@ -227,12 +198,7 @@ async fn drop_downgrade(scene: &Scene, polls: usize) -> bool {
     scene.arrange();
     let downgraded = stepped(writing.downgrade(), polls).await;
     let is_done = downgraded.is_some();
-    let within = if has_majority(scene.faults) {
-        PROMPT
-    } else {
-        scene.undo();
-        AFTER_OUTAGE
-    };
+    let within = scene.bound();
     let reading = timeout(within, reader).await;
     let reading = reading.unwrap_or_else(|_| panic!("{what}: the reader is stuck"));
     let reading = reading.expect("no panic").expect("granted");
@@ -254,11 +220,7 @@ async fn drop_downgrade(scene: &Scene, polls: usize) -> bool {
 async fn a_downgrade_that_is_dropped_leaves_the_hold() {
     for faults in all_faults() {
         let scene = Scene::new(faults).await;
-        let mut polls = 0;
-        while !drop_downgrade(&scene, polls).await {
-            polls += 1;
-            assert!(polls < 50, "never done");
-        }
+        let polls = everywhere(async |polls| drop_downgrade(&scene, polls).await).await;
         assert!(polls > 0, "{faults:?}");
     }
 }
@@ -274,13 +236,9 @@ async fn a_sticky_lock_stays_or_goes_whenever_its_unlock_is_dropped() {
             let guard = lock.lock().await.expect("free");
             scene.arrange();
             let _ = polled(guard.unlock(), polls).await;
-            let asked = crate::support::executed(&scene.cluster, "acquire");
+            let asked = executed(&scene.cluster, "acquire");
             drop(lock.lock().await.expect("it stays"));
-            assert_eq!(
-                crate::support::executed(&scene.cluster, "acquire"),
-                asked,
-                "{what}"
-            );
+            assert_eq!(executed(&scene.cluster, "acquire"), asked, "{what}");
             // Another client recalls it, and gives up.
             let recalling = scene.other.red_lock("a");
             let _ = polled(recalling.try_lock(), polls).await;

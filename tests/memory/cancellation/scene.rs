@@ -78,6 +78,15 @@ pub(super) const WITHOUT_MAJORITY: [[Fault; 3]; 4] = [
     [Frozen, Slow, LostReply],
 ];
 
+/// Time within which others have a lock after it was given up, while a majority answers.
+pub(super) const PROMPT: Duration = ms(100);
+/// The same after an outage: a waiter asks again after 5 s, if messages to it were lost.
+pub(super) const AFTER_OUTAGE: Duration = ms(5100);
+
+pub(super) fn all_faults() -> impl Iterator<Item = [Fault; 3]> {
+    WITH_MAJORITY.into_iter().chain(WITHOUT_MAJORITY)
+}
+
 /// Whether a majority answers in time while the faults last.
 pub(super) fn has_majority(faults: [Fault; 3]) -> bool {
     !WITHOUT_MAJORITY.contains(&faults)
@@ -127,6 +136,15 @@ impl Scene {
         self.cluster.iter().for_each(undo);
     }
 
+    /// Ends the faults if no majority answers in time. Returns the time within which others have the lock then.
+    pub(super) fn bound(&self) -> Duration {
+        if has_majority(self.faults) {
+            return PROMPT;
+        }
+        self.undo();
+        AFTER_OUTAGE
+    }
+
     /// Nothing is left on any master soon after its faults have ended: pending releases are sent again after pauses.
     pub(super) async fn is_clean_soon(&self, what: &str) {
         // Time to connect again.
@@ -144,4 +162,14 @@ impl Scene {
     fn is_clean(&self) -> bool {
         self.cluster.iter().all(|master| master.locks().is_empty())
     }
+}
+
+/// Drops a call after 0, 1, 2 … polls, until it is done by itself. Returns the number of polls.
+pub(super) async fn everywhere(mut dropped: impl AsyncFnMut(usize) -> bool) -> usize {
+    let mut polls = 0;
+    while !dropped(polls).await {
+        polls += 1;
+        assert!(polls < 100, "never done");
+    }
+    polls
 }

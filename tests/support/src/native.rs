@@ -28,6 +28,7 @@ pub struct Native {
     dir: TempDir,
     /// `None` while the server is killed.
     child: Mutex<Option<Child>>,
+    /// Both ports, for as long as it lives, killed or not.
     _held: [TcpSocket; 2],
 }
 
