@@ -1,10 +1,13 @@
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::*;
-use crate::node::{ChannelForm, Inbox};
+use crate::node::{By, ChannelForm, Inbox};
+use crate::protocol::calls;
+use crate::protocol::fault::Fault;
+use crate::protocol::kind::HoldKind;
 
 type Messages = Arc<Mutex<Vec<(String, String)>>>;
 
@@ -77,4 +80,19 @@ async fn a_connection_that_has_ended_keeps_no_listener() {
     let _ = (&mut connection.driver).await;
     assert_eq!(Arc::strong_count(&messages), 1, "its wire is still there");
     drop(connection.wire);
+}
+
+/// The request of one client breaks the connections of all.
+#[tokio::test(start_paused = true)]
+async fn a_reset_at_the_next_request_ends_idle_connections_at_once() {
+    let master = Master::new(0);
+    let ((mut idle, _), (asking, _)) = (listen(&master, "a").await, listen(&master, "b").await);
+    master.reset_at_next_request();
+    let (inbox, reply) = Inbox::single();
+    asking
+        .wire
+        .call(&calls::inspect(&"a".into(), HoldKind::Plain), By::Source, reply);
+    let (answer, ended) = tokio::join!(inbox.answer(), timeout(Duration::from_secs(1), &mut idle.driver));
+    assert!(matches!(answer, Err(Fault::Unknown(_))), "{answer:?}");
+    assert!(ended.is_ok(), "the other client does not notice");
 }

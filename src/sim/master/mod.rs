@@ -374,6 +374,8 @@ impl Master {
         state.deliver_published();
         if std::mem::take(&mut state.reset_at_next) {
             state.break_connections();
+            drop(state);
+            self.inner.changed.tell();
             return (reply, false);
         }
         if state.lost_replies > 0 {
