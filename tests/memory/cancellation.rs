@@ -7,6 +7,7 @@ mod acquiring;
 mod administration;
 mod bodies;
 mod holding;
+mod reentry;
 mod scene;
 
 use std::time::Duration;

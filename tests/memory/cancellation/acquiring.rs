@@ -15,11 +15,11 @@ use super::scene::{Fault, Scene, all_faults, has_majority};
 use crate::support::{ms, polled, woken};
 
 /// A guard, or none.
-type Acquiring = BoxFuture<'static, Option<Box<dyn Any + Send>>>;
+pub(super) type Acquiring = BoxFuture<'static, Option<Box<dyn Any + Send>>>;
 
 /// A call that is dropped.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Verb {
+pub(super) enum Verb {
     Try,
     Wait,
 }
@@ -89,7 +89,7 @@ fn read(masters: &Masters, name: &str, policy: Policy) -> MultiLock<Shared> {
 }
 
 impl Verb {
-    fn of_lock<M: Mode>(self, lock: MultiLock<M>) -> Acquiring {
+    pub(super) fn of_lock<M: Mode>(self, lock: MultiLock<M>) -> Acquiring {
         async move {
             let guard = match self {
                 Self::Try => lock.try_lock().await,

@@ -1,19 +1,12 @@
 //! Calls of guards: the hold goes on, or ends, whenever their futures are dropped.
 
-use std::time::Duration;
-
-use multilock::{Closing, LossCause, Masters, MultiLock, Unlocked};
+use multilock::{Closing, LossCause, Masters, Unlocked};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::scene::{AFTER_OUTAGE, Fault, PROMPT, Scene, WITH_MAJORITY, all_faults, everywhere, stepped};
+use super::scene::{
+    AFTER_OUTAGE, Fault, PROMPT, Scene, WITH_MAJORITY, all_faults, everywhere, goes_to, stepped,
+};
 use crate::support::{executed, ms, polled};
-
-/// Another client gets a lock that was given up.
-async fn goes_to(lock: &MultiLock, within: Duration, what: &str) {
-    let granted = timeout(within, lock.lock()).await;
-    let granted = granted.unwrap_or_else(|_| panic!("{what}: nobody else has the lock"));
-    drop(granted.expect("granted"));
-}
 
 /// Drops an extension after a number of polls. With `forgotten`, a master has forgotten the hold, and gets it again with the
 /// extension. With `at_once`, the guard is dropped along with it. Returns whether the extension was done before.

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use futures::future::select_all;
 use multilock::sim::{Cluster, Master};
-use multilock::{Masters, MastersBuilder};
-use tokio::time::{Instant, sleep};
+use multilock::{Exclusive, LockError, Masters, MastersBuilder, Mode, MultiLock, MultiLockGuard};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{ms, polled, queues, woken};
 
@@ -164,6 +166,44 @@ impl Scene {
     }
 }
 
+/// A task that waits for a lock.
+pub(super) type Waiter<M = Exclusive> = JoinHandle<Result<MultiLockGuard<M>, LockError>>;
+
+/// Begins to wait for a lock, once the caller awaits something.
+pub(super) fn waiter<M: Mode + Send + Sync + 'static>(lock: MultiLock<M>) -> Waiter<M> {
+    tokio::spawn(async move { lock.lock().await })
+}
+
+/// A waiter has its lock within this time.
+pub(super) async fn granted<M>(waiter: Waiter<M>, within: Duration, what: &str) -> MultiLockGuard<M> {
+    next_granted(&mut vec![waiter], within, what).await
+}
+
+/// One of these waiters has its lock within this time, and is no longer among them.
+pub(super) async fn next_granted<M>(
+    waiters: &mut Vec<Waiter<M>>,
+    within: Duration,
+    what: &str,
+) -> MultiLockGuard<M> {
+    let granted = timeout(within, select_all(waiters.drain(..))).await;
+    let (granted, _, others) = granted.unwrap_or_else(|_| panic!("{what}: the waiters are stuck"));
+    *waiters = others;
+    granted.expect("no panic").expect("granted")
+}
+
+/// Nobody of these has the lock.
+pub(super) fn assert_waiting<M>(waiters: &[Waiter<M>], what: &str) {
+    let is_waiting = |waiter: &Waiter<M>| !waiter.is_finished();
+    assert!(waiters.iter().all(is_waiting), "{what}: another is let in");
+}
+
+/// Somebody gets a lock that was given up.
+pub(super) async fn goes_to(lock: &MultiLock, within: Duration, what: &str) {
+    let granted = timeout(within, lock.lock()).await;
+    let granted = granted.unwrap_or_else(|_| panic!("{what}: nobody else has the lock"));
+    drop(granted.expect("granted"));
+}
+
 /// Drops a call after 0, 1, 2 … polls, until it is done by itself. Returns the number of polls.
 pub(super) async fn everywhere(mut dropped: impl AsyncFnMut(usize) -> bool) -> usize {
     let mut polls = 0;
@@ -172,4 +212,28 @@ pub(super) async fn everywhere(mut dropped: impl AsyncFnMut(usize) -> bool) -> u
         assert!(polls < 100, "never done");
     }
     polls
+}
+
+/// Drops a call at each step in a scene with each of the faults. Returns the number of steps.
+///
+/// A wait without a majority ends no earlier than the faults, so it is not dropped after more than `most_steps`.
+pub(super) async fn with_all_faults(
+    most_steps: usize,
+    mut dropped: impl AsyncFnMut(&Scene, usize) -> bool,
+) -> usize {
+    let mut steps = 0;
+    for faults in all_faults() {
+        let scene = Scene::new(faults).await;
+        if has_majority(faults) {
+            steps += everywhere(async |step| dropped(&scene, step).await).await;
+            continue;
+        }
+        for step in 0..most_steps {
+            if dropped(&scene, step).await {
+                break;
+            }
+            steps += 1;
+        }
+    }
+    steps
 }
