@@ -7,6 +7,7 @@ mod acquiring;
 mod administration;
 mod bodies;
 mod holding;
+mod least_time;
 mod reentry;
 mod scene;
 

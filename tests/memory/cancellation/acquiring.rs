@@ -41,14 +41,14 @@ enum Kind {
 
 /// Another client, another task of the call's process, or nobody.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Party {
+pub(super) enum Party {
     Nobody,
     Other,
     Own,
 }
 
 impl Party {
-    fn of(self, scene: &Scene) -> Option<&Masters> {
+    pub(super) fn of(self, scene: &Scene) -> Option<&Masters> {
         match self {
             Self::Nobody => None,
             Self::Other => Some(&scene.other),
