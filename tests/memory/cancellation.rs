@@ -5,6 +5,7 @@
 
 mod acquiring;
 mod administration;
+mod announced;
 mod bodies;
 mod holding;
 mod least_time;

@@ -1,4 +1,4 @@
-//! Sets, permits, read/write locks and sticky locks: nothing is left of a future that is dropped.
+//! Sets, permits, read/write locks, sticky and announced locks: nothing is left of a future that is dropped.
 //!
 //! Each future is dropped after each number of polls, or when it is woken after them: while the lock is free, while another client or another task of the
 //! process holds it, and with a waiter behind. The waiter has the lock promptly.
@@ -37,6 +37,8 @@ enum Kind {
     Write,
     /// A grant stays with its last holder.
     Sticky,
+    /// A term that watchers are told of, and that is not handed on inside the process.
+    Announced,
 }
 
 /// Another client, another task of the call's process, or nobody.
@@ -88,6 +90,10 @@ fn read(masters: &Masters, name: &str, policy: Policy) -> MultiLock<Shared> {
     masters.lock(name, policy).read()
 }
 
+fn announced(masters: &Masters, name: &str, policy: Policy) -> MultiLock {
+    masters.lock(name, policy).about("the text of a term").announced()
+}
+
 impl Verb {
     pub(super) fn of_lock<M: Mode>(self, lock: MultiLock<M>) -> Acquiring {
         async move {
@@ -122,6 +128,7 @@ impl Kind {
             Self::Read => verb.of_lock(read(masters, name, policy)),
             Self::Write => verb.of_lock(masters.lock(name, policy).write()),
             Self::Sticky => verb.of_lock(masters.lock(name, policy).sticky()),
+            Self::Announced => verb.of_lock(announced(masters, name, policy)),
         }
     }
 
@@ -134,6 +141,7 @@ impl Kind {
             Self::Read => verb.of_lock(masters.lock(name, policy).write()),
             Self::Write => verb.of_lock(read(masters, name, policy)),
             Self::Sticky => verb.of_lock(masters.lock(name, policy).sticky()),
+            Self::Announced => verb.of_lock(announced(masters, name, policy)),
         }
     }
 
@@ -152,7 +160,7 @@ impl Kind {
     fn newcomer(self, masters: &Masters, name: &str, policy: Policy) -> Acquiring {
         let verb = Verb::Wait;
         match self {
-            Self::Plain | Self::Sticky => verb.of_lock(masters.lock(name, policy)),
+            Self::Plain | Self::Sticky | Self::Announced => verb.of_lock(masters.lock(name, policy)),
             Self::Set => verb.of_lock(masters.lock([name, &second(name)], policy)),
             Self::Permit => verb.of_lock(permit(masters, name, policy)),
             Self::Read | Self::Write => verb.of_lock(masters.lock(name, policy).write()),
@@ -285,4 +293,5 @@ tests! {
     write_wait: Write Wait;
     sticky_try: Sticky Try;
     sticky_wait: Sticky Wait;
+    announced_wait: Announced Wait;
 }
