@@ -11,6 +11,7 @@ mod holding;
 mod least_time;
 mod reentry;
 mod scene;
+mod seats;
 
 use std::time::Duration;
 
