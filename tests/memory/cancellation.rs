@@ -7,6 +7,7 @@ mod acquiring;
 mod administration;
 mod announced;
 mod bodies;
+mod handing_on;
 mod holding;
 mod least_time;
 mod reentry;
