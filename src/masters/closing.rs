@@ -123,15 +123,13 @@ impl Masters {
             // Requests in progress arrive before the connections end.
             let _ = timeout(pool.config.node_timeout, pool.tracker.wait()).await;
         }
-        let pending = if !can_wait || pool.has_ended() {
+        if !can_wait || pool.has_ended() {
             // Nothing sends or receives any more.
-            let pending = pool.slots.iter().map(|slot| slot.pending_releases()).collect();
             pool.stop().await;
-            pending
         } else {
             let quiet = pool.config.node_timeout * SILENT;
-            join_all(pool.slots.iter().map(|slot| slot.drain(quiet))).await
-        };
+            join_all(pool.slots.iter().map(|slot| slot.drain(quiet))).await;
+        }
         if can_wait && holds == Closing::Release && kept == 0 {
             let slots = pool.slots.iter();
             let withdrawn = slots.map(|slot| label::withdraw(slot, pool.id, pool.config.node_timeout));
@@ -143,10 +141,10 @@ impl Masters {
         // Attempts that have neither become a hold nor been rolled back.
         let unsettled = pool.attempts.load(Ordering::Relaxed);
         let (released, unconfirmed) = (released as u64, (of - released + unsettled) as u64);
-        let pending = pool.slots.iter().zip(pending).filter(|(_, pending)| *pending > 0);
-        let left: Vec<_> = pending
-            .map(|(slot, pending)| (Arc::clone(slot.label()), pending as u64))
-            .collect();
+        // Another call may have ended the connections, so the slots know what is left.
+        let slots = pool.slots.iter();
+        let left = slots.map(|slot| (Arc::clone(slot.label()), slot.releases_left() as u64));
+        let left: Vec<_> = left.filter(|(_, releases)| *releases > 0).collect();
         log::closed(released, unconfirmed, kept, left.len());
         Closed {
             released,

@@ -106,6 +106,8 @@ struct ReleaseQueue {
     /// Whether the last answer refused a release, which is to be sent again.
     refused: bool,
     closed: bool,
+    /// Releases that were not done when the pool was closed.
+    left: usize,
 }
 
 impl Deferrals {
@@ -138,6 +140,7 @@ impl Deferrals {
         let mut queue = self.queue.lock();
         queue.closed = true;
         let waiting = std::mem::take(&mut queue.waiting);
+        queue.left += waiting.len();
         self.events.meters.pending(queue.sent);
         drop(queue);
         drop(waiting);
@@ -147,6 +150,12 @@ impl Deferrals {
     pub(super) fn pending(&self) -> (usize, u64) {
         let queue = self.queue.lock();
         (queue.waiting.len() + queue.sent, queue.settled)
+    }
+
+    /// Number of releases that are not done, also after the end of the pool.
+    pub(super) fn left(&self) -> usize {
+        let queue = self.queue.lock();
+        queue.waiting.len() + queue.sent + queue.left
     }
 
     /// Whether a release waits to be sent.
@@ -194,6 +203,7 @@ impl Deferrals {
             if answer.is_ok() || (sent == 1 && !needs_retry(&answer)) || queue.closed {
                 queue.bytes -= deferred.size();
                 queue.settled += 1;
+                queue.left += usize::from(queue.closed && needs_retry(&answer));
                 settled.push((deferred, answer));
             } else {
                 deferred.alone |= !needs_retry(&answer);

@@ -89,21 +89,20 @@ impl Slot {
     }
 
     /// Waits until all calls have answers and no release is pending. Gives up once the master has been silent or
-    /// has refused releases for `quiet`, or for the longer time that a distant master needs. Returns the number of
-    /// releases that are still pending.
-    pub(crate) async fn drain(&self, quiet: Duration) -> usize {
+    /// has refused releases for `quiet`, or for the longer time that a distant master needs.
+    pub(crate) async fn drain(&self, quiet: Duration) {
         let mut before = None;
         loop {
             let (pending, settled) = self.deferrals.pending();
             let link = self.link().ok();
             if pending == 0 && link.as_ref().is_none_or(|link| !link.is_waiting()) {
-                return 0;
+                return;
             }
             // An answer that refuses releases is no progress, nor is the end of a connection.
             let answering = link.as_ref().filter(|_| !self.deferrals.is_refused());
             let progress = Some((settled, answering.map(|link| link.last_received())));
             if progress <= before {
-                return pending;
+                return;
             }
             before = progress;
             let quiet = link.map_or(quiet, |link| link.patience.max(quiet));
@@ -113,18 +112,19 @@ impl Slot {
             while Instant::now() < end && self.deferrals.pending().1 == settled {
                 let _ = timeout(LOOK.min(quiet), self.deferrals.settled.notified()).await;
                 if self.is_drained() {
-                    return 0;
+                    return;
                 }
             }
         }
     }
 
-    pub(crate) fn pending_releases(&self) -> usize {
-        self.deferrals.pending().0
+    /// Number of releases that the master has not done, also after the slot was closed.
+    pub(crate) fn releases_left(&self) -> usize {
+        self.deferrals.left()
     }
 
     fn is_drained(&self) -> bool {
-        self.pending_releases() == 0 && self.link().ok().is_none_or(|link| !link.is_waiting())
+        self.deferrals.pending().0 == 0 && self.link().ok().is_none_or(|link| !link.is_waiting())
     }
 
     pub(super) fn up(&self, link: Arc<Link>) {
@@ -207,8 +207,8 @@ mod tests {
             tokio::time::sleep(quiet / 2).await;
             slot.defer(release(2));
         };
-        let (left, ()) = tokio::join!(slot.drain(quiet), another);
-        assert_eq!(left, 2);
+        tokio::join!(slot.drain(quiet), another);
+        assert_eq!(slot.releases_left(), 2);
         assert!(begun.elapsed() >= quiet, "{:?}", begun.elapsed());
     }
 }

@@ -1,14 +1,17 @@
 //! Calls for operators, and those that begin and end a client: they can be dropped and made again.
 
+use std::time::Duration;
+
 use multilock::sim::{Cluster, Keep, Master};
 use multilock::{Closing, LockError, Masters, MultiLockGuard, Policy};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
-use tokio::time::{sleep, timeout};
+use tokio::task::yield_now;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::scene::{
-    self, AFTER_OUTAGE, Fault, PROMPT, Scene, WITH_MAJORITY, all_faults, builder, everywhere, has_majority,
-    stepped, undo,
+    self, AFTER_OUTAGE, Fault, PROMPT, Scene, WITH_MAJORITY, all_faults, builder, everywhere, granted,
+    has_majority, stepped, undo, waiter,
 };
 use crate::support::{ms, polled};
 
@@ -131,15 +134,21 @@ async fn a_connect_that_is_dropped_leaves_no_connection() {
     }
 }
 
+/// Three holds with their guards, and a grant that stays with its client.
+async fn four_holds(masters: &Masters) -> Vec<MultiLockGuard> {
+    let mut guards = Vec::new();
+    for name in ["a", "b", "c"] {
+        guards.push(masters.multi_lock(name).lock().await.expect("free"));
+    }
+    drop(masters.multi_lock("d").sticky().lock().await.expect("free"));
+    guards
+}
+
 /// Drops a close after a number of polls, and closes again. Returns whether the first close was done.
 async fn drop_close(faults: [Fault; 3], polls: usize, first: Closing, second: Closing) -> bool {
     let what = format!("{first:?}, then {second:?}, with {faults:?} at step {polls}");
     let scene = Scene::new(faults).await;
-    let mut guards = Vec::new();
-    for name in ["a", "b", "c"] {
-        guards.push(scene.own.multi_lock(name).lock().await.expect("free"));
-    }
-    drop(scene.own.multi_lock("d").sticky().lock().await.expect("free"));
+    let guards = four_holds(&scene.own).await;
     let [own, other] = [&scene.own, &scene.other].map(|masters| {
         let waiting = masters.red_lock("a");
         tokio::spawn(async move { waiting.lock().await })
@@ -218,6 +227,111 @@ async fn a_close_that_was_dropped_is_completed_by_the_next() {
             assert!(polls > 0, "{faults:?}");
         }
     }
+}
+
+/// Time for which a name stays locked, and for which its hold lasts.
+const KEPT: Duration = ms(1000);
+const LEASE: Duration = ms(2000);
+
+/// Two closes at once, of which one is dropped at this step. Returns whether that one was done before.
+async fn drop_one_of_two_closes(
+    faults: [Fault; 3],
+    step: usize,
+    is_first: bool,
+    dropped: Closing,
+    stays: Closing,
+) -> bool {
+    let what = format!("{dropped:?} beside {stays:?}, first: {is_first}, with {faults:?} at step {step}");
+    let scene = Scene::new(faults).await;
+    let guards = four_holds(&scene.own).await;
+    let kept = scene.own.red_lock("e").lease(LEASE).at_least(KEPT);
+    let kept = kept.lock().await.expect("free");
+    let kept_until = Instant::now() + KEPT;
+    let waiting = ["a", "b", "e"].map(|name| waiter(scene.other.red_lock(name)));
+    sleep(ms(5)).await;
+    scene.arrange();
+    let own = scene.own.clone();
+    let closing = tokio::spawn(async move { own.close(stays).await });
+    if !is_first {
+        yield_now().await;
+    }
+    // Each connection that is left is of the other client.
+    let are_closed = || open_connections(&scene.cluster).len() <= scene.cluster.iter().count();
+    let ended = stepped(scene.own.close(dropped), step).await;
+    assert!(ended.is_none() || are_closed(), "{what}");
+    let closed = timeout(ms(1500), closing).await;
+    let closed = closed.unwrap_or_else(|_| panic!("{what}: never closed"));
+    let closed = closed.expect("no panic");
+    assert!(are_closed(), "{what}");
+    let is_released = stays == Closing::Release || dropped == Closing::Release && step > 0;
+    assert_eq!(
+        guards.iter().any(MultiLockGuard::is_valid),
+        !is_released,
+        "{what}"
+    );
+    let holds = closed.released + closed.unconfirmed;
+    if (dropped, stays) == (Closing::Release, Closing::Release) {
+        assert_eq!((holds, closed.kept), (4, 1), "{what}: {closed:?}");
+        assert!(
+            faults != [Fault::None; 3] || closed.unconfirmed == 0,
+            "{what}: {closed:?}"
+        );
+        assert!(
+            ended.as_ref().is_none_or(|ended| *ended == closed),
+            "{what}: {ended:?} is not {closed:?}"
+        );
+    } else if !is_released {
+        assert_eq!((holds, closed.kept), (0, 0), "{what}: {closed:?}");
+    }
+    scene.undo();
+    // Neither way shortens the least time.
+    let [first, second, kept_from] = waiting;
+    sleep_until(kept_until - ms(1)).await;
+    assert!(!kept_from.is_finished(), "{what}: a name is free too early");
+    drop(granted(kept_from, LEASE + AFTER_OUTAGE, &what).await);
+    // The leases free the other names at the latest.
+    let are_free = (holds, closed.unconfirmed) == (4, 0);
+    let lease = if are_free { Duration::ZERO } else { ms(30_000) };
+    for waiter in [first, second] {
+        drop(granted(waiter, lease + AFTER_OUTAGE, &what).await);
+    }
+    sleep(lease).await;
+    scene.is_clean_soon(&what).await;
+    drop((guards, kept));
+    ended.is_some()
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_of_two_closes_is_dropped() {
+    let (release, leave) = (Closing::Release, Closing::Leave);
+    let mut steps = 0;
+    for (number, faults) in all_faults().enumerate() {
+        let others = [(release, leave), (leave, release), (leave, leave)];
+        let both = [(release, release), others[number / 2 % others.len()]];
+        for (dropped, stays) in both.into_iter().take(1 + number % 2) {
+            let is_first = number % 4 < 2;
+            let mut step = 0;
+            while !drop_one_of_two_closes(faults, step, is_first, dropped, stays).await {
+                // Later ones differ in the time alone.
+                step += if step < 5 { 1 } else { 40 };
+                assert!(step < 200, "never done");
+            }
+            steps += step.min(5);
+        }
+    }
+    assert!(steps > 50, "only {steps} await points were tried");
+}
+
+/// A close after another one has the same result, pending releases included.
+#[tokio::test(start_paused = true)]
+async fn each_close_reports_the_pending_releases() {
+    let scene = Scene::new([Fault::Error, Fault::None, Fault::None]).await;
+    let guards = four_holds(&scene.own).await;
+    scene.arrange();
+    let first = scene.own.close(Closing::Release).await;
+    assert_eq!(first.left, [("memory-0".into(), 4)], "{first:?}");
+    assert_eq!(scene.own.close(Closing::Release).await, first);
+    drop(guards);
 }
 
 /// The first poll begins all releases.
