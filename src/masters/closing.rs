@@ -73,6 +73,9 @@ impl Masters {
     /// # Ok(()) }
     /// ```
     ///
+    /// Of two calls at the same time, the first one that is done ends the connections. If it leaves the holds, releases by the
+    /// other one may stay unconfirmed.
+    ///
     /// Outside of a tokio runtime the work is done on the runtime of [`connect`](crate::MastersBuilder::connect), if that is
     /// one of several threads. Otherwise nobody can wait for the masters: connections end at once, and no release is
     /// confirmed.
