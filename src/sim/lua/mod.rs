@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use mlua::chunk::ChunkMode;
 use mlua::{Error, Function, Lua, LuaOptions, StdLib, Table, Value as LuaValue};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use self::api::{api, sha1};
 use self::failure::{internal, line_of, one_line, uncaught};
@@ -29,8 +29,11 @@ use super::store::{Bytes, CommandReply, Store};
 /// As in Redis, `pcall` returns the line of a caught error reply, and not a table as Lua's does.
 const PRELUDE: &str = include_str!("prelude.lua");
 
-/// Runs scripts against any [`Store`], one at a time.
-pub(crate) struct LuaHost(Mutex<Engine>);
+/// Engines that run no script at the moment. All masters share them: to start one, and to compile the scripts there, takes
+/// longer than most tests. Nothing but a compiled script outlives a run.
+static IDLE: Mutex<Vec<Engine>> = Mutex::new(Vec::new());
+/// Most scripts that an engine keeps compiled, far above the number that the crate has.
+const MOST_SCRIPTS: usize = 256;
 
 struct Engine {
     lua: Lua,
@@ -50,9 +53,25 @@ struct CompiledScript {
     sha: Arc<str>,
 }
 
-impl LuaHost {
+/// Runs a script on a store as `EVAL` does. All of it happens at `now_ms`, as in Redis: a key does not expire halfway through
+/// a script.
+pub(crate) fn eval(
+    store: &mut Store,
+    now_ms: u64,
+    script: &str,
+    keys: &[Bytes],
+    args: &[Bytes],
+) -> CommandReply {
+    let idle = IDLE.lock().pop();
+    let mut engine = idle.map_or_else(Engine::start, Ok).map_err(internal)?;
+    let reply = engine.eval(store, now_ms, script, keys, args);
+    IDLE.lock().push(engine);
+    reply
+}
+
+impl Engine {
     /// Starts a Lua with all that a script may use.
-    pub(crate) fn new() -> mlua::Result<Self> {
+    fn start() -> mlua::Result<Self> {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
         let lua = Lua::new_with(libraries, LuaOptions::new().catch_rust_panics(false))?;
         let api = api(&lua)?;
@@ -62,39 +81,36 @@ impl LuaHost {
         })?;
         let run = lua.load(PRELUDE).set_name("=prelude").call((api, caught))?;
         let handler = lua.create_function(|lua, err: LuaValue| lua.create_string(uncaught(lua, &err)))?;
-        Ok(Self(Mutex::new(Engine {
+        Ok(Self {
             lua,
             run,
             handler,
             scripts: BTreeMap::new(),
-        })))
+        })
     }
 
-    /// Runs a script as `EVAL` does. All of it happens at `now_ms`, as in Redis: a key does not expire
-    /// halfway through a script.
-    pub(crate) fn eval(
-        &self,
+    fn eval(
+        &mut self,
         store: &mut Store,
         now_ms: u64,
         script: &str,
         keys: &[Bytes],
         args: &[Bytes],
     ) -> CommandReply {
-        let mut engine: MutexGuard<'_, Engine> = self.0.lock();
-        let CompiledScript { function, sha } = engine.compiled(script)?;
-        let keys = engine.strings(keys).map_err(internal)?;
-        let args = engine.strings(args).map_err(internal)?;
+        let CompiledScript { function, sha } = self.compiled(script)?;
+        let keys = self.strings(keys).map_err(internal)?;
+        let args = self.strings(args).map_err(internal)?;
 
         store.begin_script();
-        engine.lua.set_app_data(Running {
+        self.lua.set_app_data(Running {
             store: mem::take(store),
             now_ms,
             sha,
         });
-        let outcome = engine
+        let outcome = self
             .run
-            .call::<(bool, LuaValue)>((function, keys, args, &engine.handler));
-        if let Some(running) = engine.lua.remove_app_data::<Running>() {
+            .call::<(bool, LuaValue)>((function, keys, args, &self.handler));
+        if let Some(running) = self.lua.remove_app_data::<Running>() {
             *store = running.store;
         }
         store.end_script();
@@ -105,9 +121,7 @@ impl LuaHost {
             (false, _) => Err("ERR execution failure".into()),
         }
     }
-}
 
-impl Engine {
     /// Compiles each distinct script once.
     fn compiled(&mut self, source: &str) -> Result<CompiledScript, String> {
         if let Some(script) = self.scripts.get(source) {
@@ -126,6 +140,9 @@ impl Engine {
             function,
             sha: sha1(source.as_bytes()).into(),
         };
+        if self.scripts.len() >= MOST_SCRIPTS {
+            self.scripts.clear();
+        }
         self.scripts.insert(source.into(), script.clone());
         Ok(script)
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Master, texts};
+use super::{Master, lua, texts};
 use crate::protocol::keys::{CLIENT, SET};
 
 impl Master {
@@ -49,10 +49,7 @@ impl Master {
         let mut state = self.state();
         let now = self.clock_ms(&state);
         let is_full = std::mem::take(&mut state.store.oom);
-        let reply = self
-            .inner
-            .lua
-            .eval(&mut state.store, now, script, &bytes(keys), &bytes(args));
+        let reply = lua::eval(&mut state.store, now, script, &bytes(keys), &bytes(args));
         state.store.oom = is_full;
         state.deliver_published();
         reply.map(texts)

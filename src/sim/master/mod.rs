@@ -18,7 +18,7 @@ use self::state::MasterState;
 use super::change::{Change, Watch};
 use super::conditions::Conditions;
 use super::connection::{Ask, MemoryPipe};
-use super::lua::LuaHost;
+use super::lua;
 use super::network::{Cut, NetworkLine};
 use super::observer::{Call, Fate};
 use super::record::record_text;
@@ -129,7 +129,6 @@ struct Inner {
     node: usize,
     label: Arc<str>,
     born: Instant,
-    lua: LuaHost,
     state: Mutex<MasterState>,
     observer: Mutex<Option<Arc<dyn Observer>>>,
     /// Notified when a change of the state matters to connections.
@@ -145,13 +144,11 @@ impl Master {
             number: MADE.fetch_add(1, Ordering::Relaxed),
             ..MasterState::default()
         };
-        let lua = LuaHost::new().unwrap_or_else(|error| panic!("Lua cannot be started: {error}"));
         Self {
             inner: Arc::new(Inner {
                 node,
                 label: format!("memory-{node}").into(),
                 born: Instant::now(),
-                lua,
                 state: Mutex::new(state),
                 observer: Mutex::new(None),
                 changed: Change::default(),
@@ -367,10 +364,7 @@ impl Master {
         }
         state.scripts.insert(script.source, script.op.word());
         *state.executed.entry(script.op.word()).or_default() += 1;
-        let reply = self
-            .inner
-            .lua
-            .eval(&mut state.store, now, script.source, keys, args);
+        let reply = lua::eval(&mut state.store, now, script.source, keys, args);
         state.deliver_published();
         if std::mem::take(&mut state.reset_at_next) {
             state.break_connections();
