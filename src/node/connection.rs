@@ -61,6 +61,8 @@ pub(crate) struct Link {
 #[derive(Debug, Default)]
 struct Silence {
     deadlines: u32,
+    /// Time at which the first of these calls was sent. The master had nothing to answer before.
+    since: Option<Instant>,
     /// Time of the last missed deadline.
     last: Option<Instant>,
 }
@@ -270,8 +272,9 @@ impl Link {
         let now = Instant::now();
         silence.deadlines += 1;
         silence.last = Some(now);
+        let begun = self.last_received().max(*silence.since.get_or_insert(sent));
         self.events.has_changed();
-        if silence.deadlines >= SILENT_ROUNDS && now.duration_since(self.last_received()) >= self.patience {
+        if silence.deadlines >= SILENT_ROUNDS && now.duration_since(begun) >= self.patience {
             self.replace("no answer");
         }
     }

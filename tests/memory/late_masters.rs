@@ -244,6 +244,7 @@ async fn whoever_locks_faster_than_masters_release_is_slowed_down() {
     let begun = Instant::now();
     let guard = masters.red_lock("a").wait(ms(5000)).lock().await.expect("free");
     assert!(begun.elapsed() >= ms(50), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < ms(150), "it is woken: {:?}", begun.elapsed());
     guard.unlock().await.expect("held");
     sleep(ms(5000)).await;
     for master in cluster.iter() {
@@ -315,6 +316,56 @@ async fn closing_takes_the_time_that_far_masters_need() {
     }
 }
 
+/// One master whose answers never come within a node timeout, nor within the four of a master that is near.
+async fn with_a_far_master() -> (Cluster, Masters) {
+    let cluster = Cluster::new(3);
+    cluster.master(2).set_delay(ms(200), ms(200));
+    let builder = Masters::builder().connect_timeout(ms(5000));
+    let masters = cluster.connect(builder).await.expect("connects");
+    sleep(ms(5000)).await;
+    (cluster, masters)
+}
+
+/// Several calls miss their deadlines before the first answer. The time without calls before them is no silence.
+#[tokio::test(start_paused = true)]
+async fn a_far_master_is_kept_after_a_time_without_calls() {
+    let (_cluster, masters) = with_a_far_master().await;
+    for n in 0..20 {
+        let lock = masters.red_lock(format!("n{n}"));
+        let guard = lock.try_lock().await.expect("two are in time");
+        sleep(ms(60)).await;
+        let status = masters.status();
+        let connection = &status.nodes[2].connection;
+        assert!(connection.is_ok(), "{connection:?}");
+        guard.unlock().await.expect("held");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_waits_for_a_master_that_was_far_away_from_the_beginning() {
+    let (cluster, masters) = with_a_far_master().await;
+    let _guard = masters.red_lock("a").try_lock().await.expect("two are in time");
+    sleep(ms(1000)).await;
+    assert_eq!(cluster.master(2).locks(), ["a"]);
+    let closed = masters.close(Closing::Release).await;
+    assert_eq!(closed.left, []);
+    assert_eq!(cluster.master(2).locks(), [] as [&str; 0]);
+}
+
+/// One master was not asked and one is gone, so the hold is on one of three.
+#[tokio::test(start_paused = true)]
+async fn closing_counts_a_master_that_was_not_asked_like_one_that_has_released() {
+    let cluster = Cluster::new(3);
+    let masters = connect_by_default(&cluster).await;
+    cluster.master(2).crash();
+    sleep(ms(500)).await;
+    let _guard = masters.red_lock("a").try_lock().await.expect("two are there");
+    cluster.master(1).crash();
+    let closed = masters.close(Closing::Release).await;
+    assert_eq!((closed.released, closed.unconfirmed), (1, 0));
+    assert_eq!(closed.left, [("memory-1".into(), 1)]);
+}
+
 /// The watchdog, which releases lost holds, ends with the client, and may be late by a few milliseconds.
 #[tokio::test(start_paused = true)]
 async fn closing_releases_what_was_lost_a_moment_before() {
@@ -350,6 +401,24 @@ async fn a_key_of_another_type_ends_no_other_release_in_its_batch() {
     let closed = masters.close(Closing::Release).await;
     assert_eq!((closed.released, closed.unconfirmed), (10, 0));
     assert_eq!(cluster.master(0).locks(), ["n3"]);
+}
+
+/// A server checks the keys of a whole call, and denies it because of one name.
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_is_denied_is_sent_again_one_by_one() {
+    let cluster = Cluster::new(3);
+    let masters = connect_by_default(&cluster).await;
+    let _guards = take_many(&masters, 10, 1).await;
+    cluster
+        .master(0)
+        .answer_with(Some("NOPERM No permissions to access a key"));
+    let closing = tokio::spawn(async move { masters.close(Closing::Release).await });
+    sleep(ms(5)).await;
+    cluster.master(0).answer_with(None);
+    let closed = closing.await.expect("closed");
+    assert_eq!(closed.left, []);
+    assert_eq!(cluster.master(0).locks(), [] as [&str; 0]);
+    assert_eq!(releases(&cluster, 0), 10);
 }
 
 /// Every pair leaves two rounds, each to be heard until a deadline that is far away.
