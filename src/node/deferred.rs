@@ -268,3 +268,87 @@ fn checked(value: Value) -> Answer {
 fn unexpected() -> Fault {
     Fault::Server(FaultClass::Unforeseen, "unexpected answer to release".into())
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::protocol::field::{Field, Letters};
+    use crate::protocol::kind::HoldKind;
+
+    pub(in crate::node) fn release(number: u64) -> PendingRelease {
+        PendingRelease::new(Claim {
+            names: "a".into(),
+            field: Field {
+                client: Uuid::nil(),
+                number,
+                letters: Letters::default(),
+            },
+            kind: HoldKind::Plain,
+            beside_redisson: false,
+        })
+    }
+
+    /// With so many releases that wait.
+    fn with(releases: u64) -> Deferrals {
+        let events = NodeEvents::new("one".into(), Arc::default());
+        let deferrals = Deferrals::new(Arc::default(), Arc::new(events));
+        (1..=releases).for_each(|number| deferrals.add(release(number)));
+        deferrals
+    }
+
+    fn refused(class: FaultClass) -> Answer {
+        Err(Fault::Server(class, "refused".into()))
+    }
+
+    /// Sends a batch, and hands these answers to it.
+    fn answer(deferrals: &Deferrals, answers: Vec<Answer>) {
+        let batch = deferrals.queue.lock().take_batch().expect("a batch");
+        assert_eq!(batch.len(), answers.len());
+        deferrals.answered(batch.into_iter().zip(answers).collect());
+    }
+
+    /// Numbers of the releases in each of the next batches.
+    fn batches(deferrals: &Deferrals) -> Vec<Vec<u64>> {
+        let mut queue = deferrals.queue.lock();
+        let batches = std::iter::from_fn(|| queue.take_batch());
+        let numbers =
+            |batch: Vec<PendingRelease>| batch.iter().map(|deferred| deferred.claim.field.number).collect();
+        batches.map(numbers).collect()
+    }
+
+    #[test]
+    fn a_refused_release_keeps_its_place_and_the_others_are_settled() {
+        let deferrals = with(3);
+        let passing = || refused(FaultClass::Passing);
+        answer(&deferrals, vec![passing(), Ok(Value::Int(1)), passing()]);
+        assert_eq!(deferrals.pending(), (2, 1));
+        assert!(deferrals.is_refused());
+        deferrals.add(release(4));
+        assert_eq!(batches(&deferrals), [[1, 3, 4]]);
+    }
+
+    /// Each of the releases may be the cause of the error.
+    #[test]
+    fn after_an_error_that_one_may_have_caused_each_release_is_sent_alone() {
+        let deferrals = with(2);
+        answer(&deferrals, vec![refused(FaultClass::Denied); 2]);
+        deferrals.add(release(3));
+        deferrals.add(release(4));
+        assert_eq!(deferrals.pending(), (4, 0));
+        assert_eq!(batches(&deferrals), [vec![1], vec![2], vec![3, 4]]);
+    }
+
+    /// A connection ends after the close of its pool, and the answers to its calls say so.
+    #[test]
+    fn a_release_that_was_under_way_at_the_close_is_left_unless_it_is_confirmed() {
+        let deferrals = with(2);
+        let batch = deferrals.queue.lock().take_batch().expect("both");
+        deferrals.close();
+        assert_eq!(deferrals.left(), 2);
+        let lost = Err(Fault::Unknown("connection closed".into()));
+        deferrals.answered(batch.into_iter().zip([Ok(Value::Int(1)), lost]).collect());
+        assert_eq!((deferrals.left(), deferrals.pending()), (1, (0, 2)));
+    }
+}

@@ -176,25 +176,8 @@ impl Slot {
 
 #[cfg(test)]
 mod tests {
-    use uuid::Uuid;
-
     use super::*;
-    use crate::protocol::claim::Claim;
-    use crate::protocol::field::{Field, Letters};
-    use crate::protocol::kind::HoldKind;
-
-    fn release(number: u64) -> PendingRelease {
-        PendingRelease::new(Claim {
-            names: "a".into(),
-            field: Field {
-                client: Uuid::nil(),
-                number,
-                letters: Letters::default(),
-            },
-            kind: HoldKind::Plain,
-            beside_redisson: false,
-        })
-    }
+    use crate::node::deferred::tests::release;
 
     /// A release that becomes pending meanwhile is no sign that the master is silent.
     #[tokio::test(start_paused = true)]
