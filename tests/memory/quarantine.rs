@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::support::ms;
 use multilock::sim::{Cluster, Keep};
-use multilock::{LockError, Masters, MastersBuilder, Quarantine, Vote};
+use multilock::{LockError, Masters, MastersBuilder, Quarantine, Unfit, Vote};
 use tokio::time::{Instant, sleep};
 
 const LEASE: Duration = Duration::from_secs(3);
@@ -195,6 +195,37 @@ async fn a_broken_connection_is_no_restart() {
         .await
         .expect("nobody has forgotten anything");
     guard.unlock().await.expect("held");
+}
+
+/// It may have missed the last grants of the master before it.
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_became_the_master_waits() {
+    let cluster = Cluster::new(3);
+    let masters = cluster.connect(builder()).await.expect("connects");
+    let quarantined = || {
+        let status = masters.status();
+        status.nodes[0]
+            .connection
+            .as_ref()
+            .map(|connection| !connection.quarantine.is_zero())
+            .ok()
+    };
+    sleep(QUARANTINE).await;
+    assert_eq!(quarantined(), Some(false));
+    cluster.master(0).set_unfit(Some(Unfit::Replica));
+    cluster.master(0).reset_connections();
+    sleep(ms(1000)).await;
+    assert_eq!(quarantined(), None);
+    cluster.master(0).set_unfit(None);
+    while quarantined().is_none() {
+        sleep(ms(100)).await;
+    }
+    assert_eq!(quarantined(), Some(true));
+    cluster.master(0).reset_connections();
+    sleep(ms(500)).await;
+    assert_eq!(quarantined(), Some(true), "once, from its promotion on");
+    sleep(QUARANTINE).await;
+    assert_eq!(quarantined(), Some(false));
 }
 
 /// Counter-example 10: one fence key is gone with a restart, and the next client's clock is behind.
