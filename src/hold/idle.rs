@@ -336,4 +336,14 @@ mod tests {
         }
         assert!(state.recalled.is_empty());
     }
+
+    #[test]
+    fn recalls_of_many_names_take_a_bounded_place() {
+        let mut state = IdleState::default();
+        for name in 0..3 * MOST_RECALLED {
+            state.was_recalled(&Names::from(&*name.to_string()));
+            assert!(state.recalled.len() <= MOST_RECALLED, "{name}");
+        }
+        assert!(!state.recalled.is_empty());
+    }
 }

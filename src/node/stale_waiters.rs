@@ -72,3 +72,39 @@ impl StaleWaiters {
         std::mem::take(&mut self.stored.lock().waiters)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stale(number: u64) -> StaleWaiter {
+        StaleWaiter {
+            number,
+            kind: WaiterKind::Alone,
+            name: "a".into(),
+        }
+    }
+
+    /// Otherwise a master that refuses withdrawals would be sent them without a pause.
+    #[test]
+    fn a_waiter_that_is_stored_later_does_not_hide_a_failure() {
+        let waiters = StaleWaiters::default();
+        waiters.add_again(stale(1));
+        waiters.add(stale(2));
+        assert!(waiters.take_failure());
+        assert!(!waiters.take_failure(), "once");
+        assert_eq!(waiters.take(), [stale(1), stale(2)]);
+    }
+
+    /// Every late call for a waiter stores it.
+    #[test]
+    fn each_waiter_is_stored_once_and_their_number_is_bounded() {
+        let waiters = StaleWaiters::default();
+        for number in (0..2 * MOST as u64).flat_map(|number| [number, number]) {
+            waiters.add(stale(number));
+        }
+        let stored = waiters.take();
+        assert_eq!(stored.len(), MOST);
+        assert_eq!(stored.last(), Some(&stale(MOST as u64 - 1)));
+    }
+}
