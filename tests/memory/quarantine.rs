@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::support::ms;
 use multilock::sim::{Cluster, Keep};
 use multilock::{LockError, Masters, MastersBuilder, Quarantine, Unfit, Vote};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 const LEASE: Duration = Duration::from_secs(3);
 /// The lease, one percent and 2 ms for drift.
@@ -217,9 +217,12 @@ async fn a_replica_that_became_the_master_waits() {
     sleep(ms(1000)).await;
     assert_eq!(quarantined(), None);
     cluster.master(0).set_unfit(None);
-    while quarantined().is_none() {
-        sleep(ms(100)).await;
-    }
+    let connected = async {
+        while quarantined().is_none() {
+            sleep(ms(100)).await;
+        }
+    };
+    timeout(ms(30_000), connected).await.expect("it connects");
     assert_eq!(quarantined(), Some(true));
     cluster.master(0).reset_connections();
     sleep(ms(500)).await;
