@@ -29,8 +29,8 @@ use super::store::{Bytes, CommandReply, Store};
 /// As in Redis, `pcall` returns the line of a caught error reply, and not a table as Lua's does.
 const PRELUDE: &str = include_str!("prelude.lua");
 
-/// Engines that run no script at the moment. All masters share them: to start one, and to compile the scripts there, takes
-/// longer than most tests. Nothing but a compiled script outlives a run.
+/// Engines that run no script at the moment. All masters share them: to start one, and to compile the scripts there, takes far
+/// longer than a run. Nothing but a compiled script outlives a run.
 static IDLE: Mutex<Vec<Engine>> = Mutex::new(Vec::new());
 /// Most scripts that an engine keeps compiled, far above the number that the crate has.
 const MOST_SCRIPTS: usize = 256;
