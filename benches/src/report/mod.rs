@@ -1,5 +1,5 @@
-//! Draws the figures of the last run and writes them into the page about speed. A run of some scenarios replaces theirs;
-//! the pictures are those of a whole one.
+//! Draws the figures of the last run and writes them into the page about speed. A run of some scenarios replaces theirs,
+//! and the pictures that are drawn from them.
 
 mod canvas;
 mod page;
@@ -17,8 +17,6 @@ pub fn write() -> Result<()> {
     let summary = Summary::read()?;
     let dir = crate::workspace().join("docs/performance");
     fs::create_dir_all(&dir).with_context(|| format!("creating {}", dir.display()))?;
-    if page::write(&summary, &dir.join("README.md"))? {
-        pictures::draw(&summary, &dir)?;
-    }
-    Ok(())
+    page::write(&summary, &dir.join("README.md"))?;
+    pictures::draw(&summary, &dir)
 }

@@ -9,12 +9,11 @@ use anyhow::{Context, Result};
 use super::{published, targets};
 use crate::summary::{Line, Summary};
 
-/// Writes the run into the page. Returns whether the run has every scenario of the page, so that it is now the whole page.
-pub fn write(summary: &Summary, path: &Path) -> Result<bool> {
+/// Writes the run into the page.
+pub fn write(summary: &Summary, path: &Path) -> Result<()> {
     let page = fs::read_to_string(path).with_context(|| path.display().to_string())?;
     let kept = published::kept(&page, summary)?;
-    let is_whole = kept.is_empty();
-    let machine = if is_whole {
+    let machine = if kept.is_empty() {
         machine(summary)
     } else {
         published::machines(&page, &published::scenarios(summary), &machine(summary))?
@@ -23,8 +22,7 @@ pub fn write(summary: &Summary, path: &Path) -> Result<bool> {
     let page = replace(&page, "machine", &machine)?;
     let page = replace(&page, "targets", &targets::table(&all)?)?;
     let page = replace(&page, "lines", &lines(&all))?;
-    fs::write(path, page).with_context(|| path.display().to_string())?;
-    Ok(is_whole)
+    fs::write(path, page).with_context(|| path.display().to_string())
 }
 
 /// The page before, in and behind a generated part.
