@@ -291,7 +291,7 @@ pub(super) mod tests {
     }
 
     /// With so many releases that wait.
-    fn with(releases: u64) -> Deferrals {
+    pub(in crate::node) fn with(releases: u64) -> Deferrals {
         let events = NodeEvents::new("one".into(), Arc::default());
         let deferrals = Deferrals::new(Arc::default(), Arc::new(events));
         (1..=releases).for_each(|number| deferrals.add(release(number)));
