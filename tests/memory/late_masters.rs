@@ -6,7 +6,8 @@ use crate::support::{connect, connect_by_default, ms, slow_down};
 use futures::FutureExt;
 use multilock::sim::{Cluster, Master};
 use multilock::{
-    Closing, LockError, LossCause, Masters, MultiLock, MultiLockGuard, Quarantine, Rounds, Unlocked, Vote,
+    Closing, LockError, LossCause, Masters, MultiLock, MultiLockGuard, Quarantine, Rounds, Unfit, Unlocked,
+    Vote,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -129,6 +130,29 @@ async fn a_release_whose_connection_ended_is_sent_on_the_next() {
 }
 
 /// A try that no master answers in time, where the last answers took 60 ms. Returns the text of its error.
+/// The release goes first on a new connection, so that the next acquire does not meet the old hold there.
+#[tokio::test(start_paused = true)]
+async fn a_master_that_is_back_gets_the_pending_release_before_the_next_acquire() {
+    let cluster = Cluster::new(3);
+    let masters = connect_by_default(&cluster).await;
+    // A new connection takes calls while its subscription has no answer yet.
+    let _watch = masters.watch_leader("b").expect("a name");
+    cluster.master(2).set_delay(ms(5), ms(5));
+    let lock = masters.multi_lock("a");
+    let guard = lock.lock().await.expect("free");
+    cluster.master(2).set_unfit(Some(Unfit::Cluster));
+    cluster.master(2).reset_connections();
+    sleep(ms(10)).await;
+    drop(guard);
+    let waiting = tokio::spawn(async move { lock.lock().await.map(drop) });
+    sleep(ms(1000)).await;
+    let acquires = || cluster.master(2).executed()["acquire"];
+    let before = acquires();
+    cluster.master(2).set_unfit(None);
+    waiting.await.expect("ends").expect("granted");
+    assert_eq!(acquires() - before, 1);
+}
+
 async fn late_everywhere(lock: &MultiLock) -> String {
     let error = lock.try_lock().await.expect_err("no answer in time");
     let LockError::Unreachable { votes } = &error else {
