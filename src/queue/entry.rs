@@ -11,13 +11,17 @@ use crate::round::{NoScriptFallback, Round, Trust};
 use crate::values::names::Names;
 
 impl QueueEntry {
-    /// Withdraws the waiter again if `round`, which puts it into the queues, is sent once more after its wait.
-    /// The first withdrawal was sent before that.
+    /// Reacts if `round`, a release that puts the waiter into the queues, is sent once more.
+    /// - After its wait the waiter withdraws again: the first withdrawal was sent before the release.
+    /// - Else it asks again. Its question may have been sent before, and was refused because of the hold. No release calls a
+    ///   waiter that it puts into the queues.
     pub(crate) fn followed(&self, round: Round, pool: &Arc<Pool>, names: &Names) -> Round {
         let (entry, pool, names) = (self.clone(), Arc::clone(pool), names.clone());
         round.when_sent_again(move |node| {
             if entry.state.note_still_queued(node) {
                 entry.withdraw(&pool, &names, NodeSet::one(node));
+            } else {
+                entry.state.messages.interrupt();
             }
         })
     }
