@@ -182,3 +182,30 @@ async fn a_withdrawal_that_is_sent_again_does_not_keep_its_waiter_out() {
     scene.leave(1, mine).await;
     scene.end().await;
 }
+
+/// The next task of the process asks right behind the release. Masters without its script get the release once more, behind the
+/// question.
+#[tokio::test(start_paused = true)]
+async fn a_release_that_is_sent_again_does_not_keep_the_next_task_out() {
+    for without_script in 1..=3 {
+        let scene = scene().await;
+        for master in scene.masters() {
+            master.set_delay(ms(1), ms(1));
+        }
+        let same = Ask::new().wait(LEASE);
+        let first = scene.lock(0, same).await;
+        let waiting = scene.locking(0, same);
+        // A grant that is older than a second is not handed on.
+        sleep(ms(1500)).await;
+        for master in scene.masters().take(without_script) {
+            master.forget_script("release");
+        }
+        let begun = Instant::now();
+        scene.leave(0, first).await;
+        let next = waiting.await.expect("no panic");
+        in_time(begun, ms(20));
+        assert!(next.is_some(), "its turn");
+        scene.leave(0, next).await;
+        scene.end().await;
+    }
+}
