@@ -218,8 +218,8 @@ impl Link {
     pub(crate) fn check_stamp(&self, stamp: Stamp<'_>, begun: Moment, now: Moment) {
         let known = &self.recollection;
         known.clock_check.observe(stamp.clock_us, begun, now);
-        let is_wiped = |record: &Arc<str>| **record != *stamp.record;
-        if known.record.as_ref().is_some_and(is_wiped) {
+        let is_wiped = |(known, seen): (&Arc<str>, &str)| **known != *seen;
+        if known.record.as_ref().zip(stamp.record).is_some_and(is_wiped) {
             known.clock_check.wiped();
             // The next connection has the master record that its memory counts from now on.
             self.replace("its memory was wiped");

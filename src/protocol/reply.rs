@@ -18,14 +18,14 @@ use crate::values::last_force::LastForce;
 use crate::values::token::FencingToken;
 use crate::values::votes::Vote;
 
-/// Beginning of every answer to acquire and extend. A client detects with it that a clock was set forward, or
+/// Beginning of every answer to acquire, extend and inspect. A client detects with it that a clock was set forward, or
 /// that a memory was wiped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp<'a> {
     /// Wall clock of the master, in microseconds since 1970.
     pub(crate) clock_us: u64,
-    /// Record of the master, if the call asked for it; empty if the master has none.
-    pub(crate) record: &'a str,
+    /// Record of the master, empty if the master has none; `None` if the call did not ask for it.
+    pub(crate) record: Option<&'a str>,
 }
 
 /// Smallest number that is a clock, even where a clock starts at 1970: one second. The answers of other calls are smaller
@@ -35,10 +35,10 @@ const LEAST_CLOCK_US: u64 = 1_000_000;
 impl<'a> Stamp<'a> {
     fn of(part: &'a Value) -> Option<Self> {
         let (clock_us, record) = match part {
-            Value::Int(clock) => (u64::try_from(*clock).ok()?, ""),
+            Value::Int(clock) => (u64::try_from(*clock).ok()?, None),
             Value::BulkString(bytes) => {
                 let (clock, record) = std::str::from_utf8(bytes).ok()?.split_once(' ')?;
-                (clock.parse().ok()?, record)
+                (clock.parse().ok()?, Some(record))
             }
             _ => return None,
         };

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use multilock::sim::{Cluster, Keep, Master};
 use multilock::{CancellationToken, Closing, FencingToken, Leader, LockError, Masters, MultiLock, Unlocked};
 use tokio::sync::watch::Receiver;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{connect, connect_by_default, connect_leasing, executed, ms, settle};
 
@@ -134,6 +134,26 @@ async fn readers_are_no_leaders_and_those_without_a_token_are() {
     // The fence has ended by then.
     sleep(ms(130_000)).await;
     leads(false, &mut watched).await;
+}
+
+/// A look asks for no record, and so it shows no wiped memory. A vote does.
+#[tokio::test(start_paused = true)]
+async fn a_strict_client_watches_and_goes_on_locking() {
+    let cluster = Cluster::new(3);
+    let connecting = cluster.connect(Masters::builder().strict(true));
+    let masters = connecting.await.expect("connects");
+    let mut watched = watch(&masters, "leader");
+    let stop = lead(masters.red_lock("leader").about("me"));
+    let shown = timeout(ms(1000), next(&mut watched)).await.expect("soon");
+    assert_eq!(shown.0.as_deref(), Some("me"));
+    sleep(ms(60_000)).await;
+    assert_eq!(masters.status().voting(), 3);
+    stop.cancel();
+    assert_eq!(next(&mut watched).await.0, None);
+    drop(masters.multi_lock("other").try_lock().await.expect("all vote"));
+    cluster.iter().for_each(Master::flush_all);
+    assert!(masters.red_lock("other").try_lock().await.is_err());
+    assert_eq!(masters.status().voting(), 0);
 }
 
 /// Candidates ask meanwhile, and masters in quarantine show their attempts until these are rolled back.

@@ -260,15 +260,22 @@ fn a_stamp_tells_the_clock_and_the_record() {
     let stamp = |first: Value| {
         let stamp = |answer: &Value| {
             let stamp = Stamp::at_head_of(answer);
-            stamp.map(|stamp| (stamp.clock_us, stamp.record.to_owned()))
+            stamp.map(|stamp| (stamp.clock_us, stamp.record.map(str::to_owned)))
         };
         let alone = stamp(&first);
         assert_eq!(stamp(&Value::Array(vec![first, Value::Int(1)])), alone);
         alone
     };
-    assert_eq!(stamp(Value::Int(1_000_007)), Some((1_000_007, String::new())));
-    assert_eq!(stamp(bulk("1000007 run 5")), Some((1_000_007, "run 5".into())));
-    assert_eq!(stamp(bulk("1000007 ")), Some((1_000_007, String::new())));
+    assert_eq!(
+        stamp(Value::Int(1_000_007)),
+        Some((1_000_007, None)),
+        "not asked for"
+    );
+    assert_eq!(
+        stamp(bulk("1000007 run 5")),
+        Some((1_000_007, Some("run 5".into())))
+    );
+    assert_eq!(stamp(bulk("1000007 ")), Some((1_000_007, Some(String::new()))));
     assert_eq!(stamp(bulk("1000007")), None);
     assert_eq!(stamp(Value::Int(-7)), None);
 }
