@@ -20,6 +20,9 @@ use crate::values::votes::Vote;
 /// Field of a read/write lock, beside its holders, with the mode in which it is held.
 const MODE: &str = "mode";
 
+/// End of the field of a writer of Redisson's.
+const WRITER: &str = ":write";
+
 /// Field of a name that clients of this crate read, whatever mode it has (`lua/readers.lua`).
 const READ_UNTIL: &str = "multilock";
 
@@ -42,8 +45,32 @@ pub(crate) fn count_of(entry: &FieldEntry) -> Option<u64> {
 }
 
 /// Whether clients of this crate read the name.
-pub(crate) fn is_read(entry: &StoredName) -> bool {
+fn is_read(entry: &StoredName) -> bool {
     entry.fields.iter().any(|entry| entry.field == READ_UNTIL)
+}
+
+/// Mode in which a name is held; `None` for a plain lock.
+fn mode(entry: &StoredName) -> Option<&str> {
+    if is_read(entry) {
+        return Some("read");
+    }
+    let mut fields = entry.fields.iter();
+    Some(fields.find(|entry| entry.field == MODE)?.value.as_str())
+}
+
+/// The holder of a name that nobody shares, and its count; `None` for a name that is read, and for another program's hash.
+pub(crate) fn only_holder(entry: &StoredName) -> Option<(&FieldEntry, u64)> {
+    let mode = mode(entry);
+    if !matches!(mode, None | Some("write")) {
+        return None;
+    }
+    let is_writer = |owner: &&FieldEntry| mode.is_some() && owner.field.ends_with(WRITER);
+    let holder = match owners(entry).find(is_writer) {
+        // A writer of Redisson's that reads as well has a field for each.
+        Some(writer) if has_owners_alone(entry) => writer,
+        _ => owners(entry).next().filter(|_| owners(entry).count() == 1)?,
+    };
+    Some((holder, count_of(holder)?))
 }
 
 /// Holder that stands for an entry of a hash, as people know it.
@@ -213,17 +240,6 @@ fn read(entry: &StoredName) -> NodeState {
         kind: entry.kind.clone(),
         remaining,
     };
-    let value = |name: &str| {
-        let mut fields = entry.fields.iter();
-        Some(fields.find(|entry| entry.field == name)?.value.as_str())
-    };
-    let only = || {
-        let mut owners = owners(entry);
-        let (Some(owner), None) = (owners.next(), owners.next()) else {
-            return None;
-        };
-        Some((holder_of(owner), count_of(owner)?))
-    };
     if entry.kind != "hash" {
         return if entry.kind == "none" {
             NodeState::Free
@@ -231,23 +247,22 @@ fn read(entry: &StoredName) -> NodeState {
             foreign()
         };
     }
-    let mode = if is_read(entry) { Some("read") } else { value(MODE) };
-    match mode {
-        Some("read") if is_read(entry) || has_owners_alone(entry) => NodeState::Read {
+    match (mode(entry), only_holder(entry)) {
+        (Some("read"), _) if is_read(entry) || has_owners_alone(entry) => NodeState::Read {
             holders: owners(entry).map(holder_of).collect(),
             remaining,
         },
-        Some("write") => only().map_or_else(foreign, |(holder, count)| NodeState::Write {
-            holder,
+        (Some(_), Some((holder, count))) => NodeState::Write {
+            holder: holder_of(holder),
             count,
             remaining,
-        }),
-        Some(_) => foreign(),
-        None => only().map_or_else(foreign, |(holder, count)| NodeState::Held {
-            holder,
+        },
+        (None, Some((holder, count))) => NodeState::Held {
+            holder: holder_of(holder),
             count,
             remaining,
-        }),
+        },
+        _ => foreign(),
     }
 }
 

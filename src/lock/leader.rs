@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use crate::admin::inspect::{count_of, holder_of, is_read, look, owners};
+use crate::admin::inspect::{holder_of, look, only_holder};
 use crate::error::LockError;
 use crate::interop::subscription::Subscription;
 use crate::lock::options::LockOptions;
@@ -243,9 +243,8 @@ fn sight_of<E>(reports: &[Result<Report, E>], majority: usize) -> Sight {
         };
         let left = stored.remaining.unwrap_or(ENDLESS);
         // Nobody leads by reading, or by names that stay locked after their holder.
-        let leads = |entry: &&FieldEntry| !is_read(stored) && count_of(entry).is_some_and(|count| count > 0);
-        for entry in owners(stored).filter(leads) {
-            seen.entry(&entry.field).or_default().push((entry, left));
+        if let Some((holder, 1..)) = only_holder(stored) {
+            seen.entry(&holder.field).or_default().push((holder, left));
         }
     }
     let silent = reports.iter().filter(|report| report.is_err()).count();

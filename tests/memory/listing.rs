@@ -87,6 +87,24 @@ async fn what_is_held_or_waited_for_is_listed_and_nothing_else() {
     assert_eq!(names(&here, "*").await, [""; 0]);
 }
 
+/// A writer of Redisson's that reads as well has two fields under the name.
+#[tokio::test(start_paused = true)]
+async fn a_writer_of_redissons_that_reads_is_shown_as_a_writer() {
+    let cluster = Cluster::new(3);
+    let masters = connect_by_default(&cluster).await;
+    let fields = ["mode", "write", "7d1e2c3b:1:write", "2", "7d1e2c3b:1", "1"];
+    for master in cluster.iter() {
+        let words = [&["HSET", "a"], &fields[..]].concat();
+        master.command(&words).expect("a hash");
+    }
+    let seen = held(&masters, "*").await;
+    assert_eq!(seen.len(), 1, "{seen:?}");
+    assert!(seen[0].agreed.is_some(), "{seen:?}");
+    for (_, state) in &seen[0].nodes {
+        assert!(matches!(state, NodeState::Write { count: 2, .. }), "{state:?}");
+    }
+}
+
 /// A name between two holders is waited for.
 #[tokio::test(start_paused = true)]
 async fn a_name_that_is_only_waited_for_is_listed() {

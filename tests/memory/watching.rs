@@ -136,6 +136,24 @@ async fn readers_are_no_leaders_and_those_without_a_token_are() {
     leads(false, &mut watched).await;
 }
 
+/// Neither does a reader of Redisson's, nor another program's hash.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_stands_for_no_single_holder_shows_no_leader() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let reader = ["mode", "read", "7d1e2c3b:1", "1"];
+    let counters = ["shop:1", "5", "shop:2", "7"];
+    for (name, fields) in [("read", reader), ("hash", counters)] {
+        for master in cluster.iter() {
+            let words = [&["HSET", name], &fields[..]].concat();
+            master.command(&words).expect("a hash");
+        }
+        let watched = watch(&masters, name);
+        settle().await;
+        assert!(watched.borrow().is_none(), "{name}");
+    }
+}
+
 /// A look asks for no record, and so it shows no wiped memory. A vote does.
 #[tokio::test(start_paused = true)]
 async fn a_strict_client_watches_and_goes_on_locking() {
