@@ -72,7 +72,8 @@ pub enum LockError {
     #[error("held by {}{}, worth trying again in {}{}: {votes}", .holder.as_deref().unwrap_or("another"), in_brackets(.about.as_deref()), Rounded(*.retry_after), if_here(.votes))]
     Contended {
         /// Label of a holder's client ([`client_label`](crate::MastersBuilder::client_label)), if a master
-        /// knows it. `None` for other libraries' clients, and if the lock is no longer held.
+        /// knows it; also of one that keeps the names locked by [`at_least`](crate::MultiLock::at_least). `None` for other
+        /// libraries' clients, and if the names are only waited for.
         holder: Option<Arc<str>>,
         /// Text that the holder has set by [`about`](crate::MultiLock::about), if a master knows it.
         // A thin pointer: every result of a lock call has the room of the largest error.

@@ -17,7 +17,8 @@ impl Masters {
     ///
     /// `pattern` is one of Redis: `*` for all locks, `invoice:*` for some. With a [namespace](crate::MastersBuilder::namespace)
     /// only its names are looked at. The locks come in the order of their names, each as by
-    /// [`inspect`](crate::MultiLock::inspect). A seat of a name with permits comes as a lock of its own.
+    /// [`inspect`](crate::MultiLock::inspect). A seat of a name with permits comes as a lock of its own, and its
+    /// waiters as those of `name:seat`.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
