@@ -102,10 +102,10 @@ async fn ask_all(
             let keeps_place = refused[index].is_none() && is_reserved(index);
             if let Some(guard) = guard.take() {
                 // A hold that its owner entered again may have more names, for which this waiter does not wait.
-                let names = &guard.hold().grant.names;
+                let names = guard.hold().grant.claim().queued_under();
                 let entry = entries[index]
                     .as_ref()
-                    .filter(|(_, own)| keeps_place && *own == names);
+                    .filter(|(_, own)| keeps_place && **own == names);
                 let entry = entry.map(|(entry, _)| entry.clone());
                 guard.give_back(entry);
             }

@@ -222,6 +222,29 @@ async fn a_set_gets_in_where_each_of_its_locks_is_busy() {
     crowd.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
+/// While one lock is in the way, the set keeps its place at the others for a second: at a permit as at any lock.
+#[tokio::test(start_paused = true)]
+async fn a_set_keeps_its_place_at_a_permit() {
+    let cluster = Cluster::new(3);
+    slow_down(&cluster, 1);
+    let (here, there) = (connect(&cluster).await, connect(&cluster).await);
+    let _held = here.red_lock("a").lock().await.expect("free");
+    let set = there
+        .red_lock("a")
+        .and(there.red_lock("b"))
+        .and(there.permits("p", 1));
+    let waiting = tokio::spawn(async move { set.lock().await.map(drop) });
+    let tries = async || {
+        let lock = here.red_lock("b").try_lock().await.is_ok();
+        (lock, here.permits("p", 1).try_lock().await.is_ok())
+    };
+    sleep(ms(500)).await;
+    assert_eq!(tries().await, (false, false));
+    sleep(ms(1000)).await;
+    assert_eq!(tries().await, (true, true));
+    waiting.abort();
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_loss_of_one_is_the_loss_of_all() {
     let clusters = clusters();
