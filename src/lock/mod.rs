@@ -256,7 +256,9 @@ impl MultiLock {
     /// - with the last token of the grant: after 64 holds, and up to 4,096 for names that use up all tokens again and
     ///   again; never with [`fenced(false)`](Self::fenced),
     /// - with the first renewal after two leases, so that the masters are asked again now and then,
-    /// - if more than [`max_idle`](crate::MastersBuilder::max_idle) other names of the client were used since.
+    /// - if more than [`max_idle`](crate::MastersBuilder::max_idle) other names of the client were used since,
+    /// - at once after a hold that was [extended](MultiLockGuard::extend) to a longer lease, or
+    ///   [downgraded](MultiLockGuard::downgrade).
     ///
     /// A name that another client has asked for while it stayed does not stay again at once: its next 2 unlocks release
     /// it. Each further time that happens the number doubles, up to 64, and each use of a name that stayed halves it.
