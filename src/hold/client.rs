@@ -40,6 +40,9 @@ pub(crate) struct ClientCore {
     pub(crate) released: Releasing,
     /// Number of holds that closing leaves locked for a while.
     pub(crate) kept: AtomicU64,
+    /// Whether a hold that has ended left its names locked for a while. People look up its client's label then, also after
+    /// the client is closed.
+    pub(crate) leaves_locked: AtomicBool,
     /// Status of the masters for watchers, and whether the task that publishes it has been started.
     pub(super) published: watch::Sender<Status>,
     pub(super) is_watched: AtomicBool,
@@ -65,6 +68,7 @@ impl ClientCore {
             schedule,
             released: Releasing::default(),
             kept: AtomicU64::new(0),
+            leaves_locked: AtomicBool::new(false),
             published: watch::Sender::new(known),
             is_watched: AtomicBool::new(false),
         }

@@ -5,6 +5,7 @@
 //! dropped. The grant of a sticky lock may stay with the client instead (`idle.rs`).
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::error::LossCause;
 use crate::events::{HoldEnd, log};
@@ -79,6 +80,7 @@ fn give_up(client: &Arc<ClientCore>, grant: &Arc<Grant>) -> GuardEnd {
         return GuardEnd::Stays;
     }
     if !kept.is_zero() {
+        client.leaves_locked.store(true, Ordering::Relaxed);
         // The names stay locked for longer than the watchdog looks after the grant.
         retake::widen(pool, grant);
     }

@@ -1,5 +1,6 @@
 //! A guard's entry in a hold: how it enters, and how it exits.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -290,6 +291,7 @@ impl HoldGuard {
         if let Some(trace) = self.hold.grant.trace.take() {
             trace.end(HoldEnd::Leaked);
         }
+        self.client.leaves_locked.store(true, Ordering::Relaxed);
         let grant = &self.hold.grant;
         self.client.schedule.forget(grant);
         self.client.idle.forget(grant);

@@ -133,7 +133,7 @@ impl Masters {
             let quiet = pool.config.node_timeout * SILENT;
             join_all(pool.slots.iter().map(|slot| slot.drain(quiet))).await;
         }
-        if can_wait && holds == Closing::Release && kept == 0 {
+        if can_wait && holds == Closing::Release && !client.leaves_locked.load(Ordering::Relaxed) {
             let slots = pool.slots.iter();
             let withdrawn = slots.map(|slot| label::withdraw(slot, pool.id, pool.config.node_timeout));
             join_all(withdrawn).await;
@@ -162,6 +162,7 @@ impl Masters {
 fn release(client: &ClientCore, grant: &Arc<Grant>) {
     let kept = grant.kept();
     if !kept.is_zero() {
+        client.leaves_locked.store(true, Ordering::Relaxed);
         retake::widen(&client.pool, grant);
     }
     if !grant.lose(LossCause::Closed) || !grant.begin_release() {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use multilock::sim::{Cluster, Master};
-use multilock::{Closing, ConnectError, Holder, LockError, Masters, NodeState};
+use multilock::{Closing, ConnectError, Holder, LockError, Masters, NodeState, Unlocked};
 use tokio::time::sleep;
 
 use super::support::{ms, settle};
@@ -282,6 +282,21 @@ async fn closing_takes_the_label_back_unless_something_is_left() {
     assert_eq!(keeps.close(Closing::Release).await.kept, 1);
     let refused = other.red_lock("b").try_lock().await.expect_err("kept");
     assert_eq!(holder_of(refused).as_deref(), Some("keeps"));
+
+    // Names that were left locked before the close are left, too.
+    let kept_before = labelled(&cluster, "kept before").await;
+    let lock = kept_before.red_lock("c").at_least(Duration::from_secs(20));
+    let unlocked = lock.try_lock().await.expect("free").unlock().await;
+    assert!(matches!(unlocked, Ok(Unlocked::KeptFor(_))), "{unlocked:?}");
+    kept_before.close(Closing::Release).await;
+    let refused = other.red_lock("c").try_lock().await.expect_err("kept");
+    assert_eq!(holder_of(refused).as_deref(), Some("kept before"));
+
+    let leaked_before = labelled(&cluster, "leaked before").await;
+    leaked_before.red_lock("d").try_lock().await.expect("free").leak();
+    leaked_before.close(Closing::Release).await;
+    let refused = other.red_lock("d").try_lock().await.expect_err("leaked");
+    assert_eq!(holder_of(refused).as_deref(), Some("leaked before"));
 }
 
 #[tokio::test(start_paused = true)]
