@@ -61,9 +61,11 @@ impl Masters {
     /// As [`MastersBuilder::connect`].
     pub async fn from_env() -> Result<Self, ConnectError> {
         let builder = MastersBuilder::from_variables(|name| std::env::var_os(name))?;
+        // A file is read whenever it is named.
+        let list = std::env::var_os(NODES_FILE).map_or(NODES, |_| NODES_FILE);
         let connected = builder.connect().await;
         connected.map_err(|error| match error {
-            ConnectError::Invalid(invalid) => name_variable(invalid).into(),
+            ConnectError::Invalid(invalid) => name_variable(invalid, list).into(),
             other => other,
         })
     }
@@ -83,9 +85,10 @@ const OPTIONS: [(&str, &str); 10] = [
     ("label", NODE_LABELS),
 ];
 
-/// Names the variable in place of the option that it sets.
-fn name_variable(mut invalid: InvalidInput) -> InvalidInput {
-    let its = OPTIONS.iter().find(|(option, _)| *option == invalid.field);
+/// Names the variable in place of the option that it sets; `list` is that of the masters.
+fn name_variable(mut invalid: InvalidInput, list: &'static str) -> InvalidInput {
+    let mut options = OPTIONS.into_iter().chain([("node", list), ("nodes", list)]);
+    let its = options.find(|(option, _)| *option == invalid.field);
     invalid.field = its.map_or(invalid.field, |(_, variable)| variable);
     invalid
 }

@@ -962,6 +962,11 @@ async fn from_the_environment() {
             "MULTILOCK_NODES: not set is not allowed; allowed: URLs separated by commas, or MULTILOCK_NODES_FILE (see https://docs.rs/multilock/latest/multilock/guide/faq/index.html#nodes)",
         ),
         (
+            "MULTILOCK_NODES",
+            "redis://localhost:1, localhost:2",
+            "MULTILOCK_NODES: number 2, … (no scheme) is not allowed; allowed: redis://[user:password@]host[:port][/db], rediss://… with the feature rustls, or unix:///path/to/socket[?db=n&user=u&pass=p]; in user and password all but letters and digits percent-encoded (a comma is %2C) (see https://docs.rs/multilock/latest/multilock/guide/faq/index.html#nodes)",
+        ),
+        (
             "MULTILOCK_LEASE",
             "soon",
             "MULTILOCK_LEASE: \"soon\" is not allowed; allowed: a duration such as 30s or 50ms, or a number of seconds",

@@ -256,6 +256,14 @@ fn a_value_out_of_range_is_refused_under_the_name_of_its_variable() {
     ] {
         let builder = from(&[("MULTILOCK_NODES", "redis://a"), (variable, value)]).expect("to be read");
         let refused = builder.config.check(1).expect_err("out of range");
-        assert_eq!(name_variable(refused).field, variable);
+        assert_eq!(name_variable(refused, NODES).field, variable);
+    }
+    // Masters come from a list, or from a file with one.
+    for masters in ["redis://a,10.0.0.1:6379", &["redis://a"; 65].join(",")] {
+        let builder = from(&[(NODES, masters)]).expect("to be read");
+        let refused = builder.addresses().expect_err("no list of masters");
+        for variable in [NODES, NODES_FILE] {
+            assert_eq!(name_variable(refused.clone(), variable).field, variable);
+        }
     }
 }
