@@ -10,6 +10,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::error::LossCause;
 use crate::events::log;
+use crate::hold::Upkeep;
 use crate::hold::client::ClientCore;
 use crate::hold::grant::Grant;
 use crate::hold::release::Release;
@@ -110,6 +111,10 @@ impl Masters {
             if grant.loss().is_some() {
                 // The watchdog, which cleans up after a loss, ends with the client.
                 watchdog::clean_up(pool, &grant);
+                continue;
+            }
+            if grant.upkeep() == Upkeep::Nothing {
+                // It was leaked or given up during a renewal.
                 continue;
             }
             match holds {

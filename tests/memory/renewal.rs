@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::support::{connect, connect_leasing, ms, settle, slow_down};
+use crate::support::{connect, connect_leasing, executed, ms, settle, slow_down};
 use multilock::sim::{Call, Cluster, Fate, Keep, Master, Observer};
 use multilock::{
-    LockError, LossCause, Masters, MultiLockGuard, Owner, Policy, Quarantine, RunError, UnlockError,
+    Closing, LockError, LossCause, Masters, MultiLockGuard, Owner, Policy, Quarantine, RunError, UnlockError,
     Unlocked, Vote,
 };
 use tokio::time::{Instant, sleep, timeout};
@@ -720,4 +720,21 @@ async fn a_retake_is_not_sent_again_after_its_release() {
     guard.unlock().await.expect("held");
     sleep(ms(200)).await;
     assert!(forgetful.fields("a").is_empty());
+}
+
+/// A leaked hold is nobody's to release, and a renewal that is under way does not change that.
+#[tokio::test(start_paused = true)]
+async fn closing_leaves_what_was_leaked_during_a_renewal() {
+    let cluster = Cluster::new(3);
+    slow_down(&cluster, 10);
+    let (masters, other) = (connect(&cluster).await, connect(&cluster).await);
+    let guard = masters.red_lock("a").lock().await.expect("free");
+    while executed(&cluster, "extend") == 0 {
+        sleep(ms(1)).await;
+    }
+    guard.leak();
+    let closed = masters.close(Closing::Release).await;
+    assert_eq!((closed.released, closed.unconfirmed), (0, 0));
+    let refused = other.red_lock("a").try_lock().await;
+    assert!(matches!(refused, Err(LockError::Contended { .. })), "{refused:?}");
 }
