@@ -141,6 +141,24 @@ async fn a_writer_lets_readers_in_and_nobody_in_between() {
     assert!(is_clean(&cluster));
 }
 
+/// Behind a writer of its own process a writer does not ask. Once that one only reads, later readers of other processes would
+/// overtake it, if it did not ask then.
+#[tokio::test(start_paused = true)]
+async fn no_reader_overtakes_a_writer_behind_a_downgrade_in_its_process() {
+    let cluster = Cluster::new(NODES);
+    let (here, there) = (connect(&cluster).await, connect(&cluster).await);
+    let writer = writing(&here).lock().await.expect("free");
+    let next = writing(&here);
+    let next = tokio::spawn(async move { next.lock().await.expect("in the end") });
+    settle().await;
+    let reader = writer.downgrade().await;
+    settle().await;
+    assert!(is_contended(&reading(&there).try_lock().await), "a writer waits");
+    assert_eq!(reader.unlock().await, Ok(Unlocked::Released));
+    let next = timeout(ms(20), next).await.expect("called").expect("no panic");
+    assert_eq!(next.unlock().await, Ok(Unlocked::Released));
+}
+
 #[tokio::test(start_paused = true)]
 async fn who_writes_may_read_and_who_reads_may_not_write() {
     let cluster = Cluster::new(NODES);

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::support::{connect, connect_by_default, connect_leasing, executed, ms, settle, slow_down};
+use crate::support::{connect, connect_by_default, connect_leasing, executed, ms, queues, settle, slow_down};
 use multilock::sim::{Cluster, Master};
-use multilock::{ExtendError, LockError, Owner, UnlockError};
+use multilock::{ExtendError, LockError, Owner, UnlockError, Unlocked};
 use tokio::time::{Instant, sleep, timeout};
 
 /// An owner's hold has less left than a re-entry wants: it is extended, by the lease of the call if its own
@@ -125,6 +125,36 @@ async fn an_announced_reentry_into_a_hold_that_is_not_is_refused() {
     outer.unlock().await.expect("held");
     let _outer = lock.clone().announced().lock().await.expect("free");
     let _inner = lock.lock().await.expect("entered");
+}
+
+/// Nobody of this process gets a hold with leaked guards alone, so the next task of its line waits as those of others do.
+#[tokio::test(start_paused = true)]
+async fn who_waits_behind_a_leaked_hold_is_in_the_queues() {
+    for has_left in [false, true] {
+        let cluster = Cluster::new(3);
+        let masters = connect(&cluster).await;
+        let lock = masters.red_lock("a");
+        let owned = lock.clone().owner(&Owner::new());
+        let guard = owned.lock().await.expect("free");
+        let outer = if has_left {
+            Some(owned.lock().await.expect("its own"))
+        } else {
+            None
+        };
+        let waiter = tokio::spawn(async move { lock.lock().await.expect("in the end") });
+        settle().await;
+        assert_eq!(queues(&cluster), 0, "its process holds");
+        guard.leak();
+        if let Some(outer) = outer {
+            assert_eq!(outer.unlock().await, Ok(Unlocked::StillHeld(1)));
+        }
+        settle().await;
+        assert_ne!(queues(&cluster), 0, "with another guard: {has_left}");
+        let waiter = timeout(ms(31_000), waiter)
+            .await
+            .expect("at the end of the lease");
+        drop(waiter);
+    }
 }
 
 /// The owner of a leaked guard is shut out, also while a token of the hold is out.
