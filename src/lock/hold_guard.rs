@@ -130,10 +130,10 @@ impl HoldGuard {
         self.client.pool.evidence(&self.hold.grant.votes())
     }
 
-    /// Admits readers beside the guard, and waits until a quorum does.
+    /// Admits readers beside the guard, which was exclusive, and waits until a quorum does.
     pub(crate) async fn downgrade(&mut self) {
-        let was_shared = std::mem::replace(&mut self.is_shared, true);
-        if !was_shared && self.hold.with_state(|state, _| state.give_up_exclusive()) {
+        self.is_shared = true;
+        if self.hold.with_state(|state, _| state.give_up_exclusive()) {
             self.send_downgrade().confirmed_by(self.hold.grant.needed).await;
         }
     }

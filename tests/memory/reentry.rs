@@ -174,6 +174,27 @@ async fn a_leaked_hold_shuts_its_owner_out_until_its_lease_ends() {
     assert!(token.is_cancelled());
 }
 
+/// A guard of a lost hold is no inner guard: each of them tells of the loss.
+#[tokio::test(start_paused = true)]
+async fn every_guard_of_a_lost_hold_tells_of_the_loss() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let lock = masters.red_lock("a").owner(&Owner::new());
+    let (outer, inner) = (
+        lock.lock().await.expect("free"),
+        lock.lock().await.expect("its own"),
+    );
+    lock.force_release().await.expect("forced");
+    outer.lost().await;
+    for guard in [inner, outer] {
+        let unlocked = guard.unlock().await;
+        assert!(
+            matches!(unlocked, Err(UnlockError::WasLost { .. })),
+            "{unlocked:?}"
+        );
+    }
+}
+
 /// Two tasks of an owner ask at once, with kinds that share no line. The second meets the hold of the first.
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_gets_in_during_a_round_lets_its_other_task_in() {

@@ -139,6 +139,31 @@ async fn who_enters_the_hold_of_an_incomplete_set_keeps_it() {
     }
 }
 
+/// The task of a set is not polled for so long that a renewal is left out. It completes the set while all holds are valid, and
+/// from then on they are renewed.
+#[tokio::test(start_paused = true)]
+async fn the_holds_of_a_set_that_is_completed_late_are_renewed() {
+    let lease = ms(10_000);
+    let builder = || Masters::builder().lease(lease);
+    let slow = builder().node_timeout(ms(400));
+    let (_clusters, [here, there]) = near_and_far(builder(), slow, ms(150)).await;
+    let set = here.red_lock("a").and(there.red_lock("b"));
+    let mut waiting = Box::pin(set.lock());
+    assert!(
+        timeout(ms(50), &mut waiting).await.is_err(),
+        "the other lock is far away"
+    );
+    sleep(ms(5000)).await;
+    let locked = timeout(ms(1000), waiting)
+        .await
+        .expect("in time")
+        .expect("granted");
+    sleep(2 * lease).await;
+    if locked.validity().is_zero() {
+        violated("renewal", "a hold of a set that was completed late is lost");
+    }
+}
+
 /// The lease of one lock is shorter than the round at the masters of the other, so it is renewed meanwhile.
 #[tokio::test(start_paused = true)]
 async fn one_is_granted_where_a_lease_is_shorter_than_the_round_of_another_lock() {
