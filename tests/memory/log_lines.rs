@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use multilock::sim::{Cluster, Keep, Master};
-use multilock::{Closing, Masters, Owner, Quarantine};
+use multilock::{Closing, Masters, Owner, Quarantine, Unlocked};
 use tokio::time::{sleep, timeout};
 use tracing::Level;
 
@@ -252,6 +252,22 @@ async fn a_hold_that_its_guard_finds_lost_is_told_once() {
         sleep(ms(200)).await;
         assert_lost_once(&journal, what);
     }
+}
+
+/// A grant that ends while it stays was nobody's hold.
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_lapses_while_nobody_holds_it_is_no_loss() {
+    let (journal, _installed) = Journal::begin();
+    let cluster = Cluster::new(3);
+    let masters = connect_leasing(&cluster, ms(3000)).await;
+    let guard = masters.red_lock("a").sticky().lock().await.expect("free");
+    cluster.iter().for_each(Master::freeze);
+    // No renewal is answered before the end.
+    sleep(guard.validity().saturating_sub(ms(20))).await;
+    assert_eq!(guard.unlock().await, Ok(Unlocked::Stays));
+    sleep(ms(200)).await;
+    assert_eq!(masters.status().idle, 0);
+    assert!(journal.of(LOST).is_empty(), "{:#?}", journal.of(LOST));
 }
 
 /// Nothing is wrong where a service ends.

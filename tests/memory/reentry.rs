@@ -187,6 +187,7 @@ async fn every_guard_of_a_lost_hold_tells_of_the_loss() {
     lock.force_release().await.expect("forced");
     outer.lost().await;
     for guard in [inner, outer] {
+        assert!(guard.cancellation_token().is_cancelled());
         let unlocked = guard.unlock().await;
         assert!(
             matches!(unlocked, Err(UnlockError::WasLost { .. })),

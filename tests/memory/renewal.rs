@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::support::{connect, connect_leasing, executed, ms, settle, slow_down};
+use futures::FutureExt;
 use multilock::sim::{Call, Cluster, Fate, Keep, Master, Observer};
 use multilock::{
     Closing, LockError, LossCause, Masters, MultiLockGuard, Owner, Policy, Quarantine, RunError, UnlockError,
@@ -737,4 +738,34 @@ async fn closing_leaves_what_was_leaked_during_a_renewal() {
     assert_eq!((closed.released, closed.unconfirmed), (0, 0));
     let refused = other.red_lock("a").try_lock().await;
     assert!(matches!(refused, Err(LockError::Contended { .. })), "{refused:?}");
+}
+
+/// The masters have a hold for a moment longer than it is valid. A guard that is given up then tells of the loss all the same.
+#[tokio::test(start_paused = true)]
+async fn an_unlock_right_behind_the_validity_tells_of_the_loss() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let guard = masters.red_lock("a").lease(LEASE).lock().await.expect("free");
+    // Nothing else runs meanwhile.
+    let advanced = tokio::time::advance(guard.validity()).now_or_never();
+    assert_eq!(advanced, None, "it lets others run next");
+    assert_eq!(holders(&cluster), 3);
+    let unlocked = guard.unlock().await;
+    assert!(
+        matches!(unlocked, Err(UnlockError::WasLost { .. })),
+        "{unlocked:?}"
+    );
+}
+
+/// A crash keeps the names of a renewed hold locked for as long as it was extended to.
+#[tokio::test(start_paused = true)]
+async fn a_renewed_hold_keeps_the_lease_that_it_was_extended_to() {
+    let cluster = Cluster::new(3);
+    let masters = connect_leasing(&cluster, LEASE).await;
+    let guard = masters.red_lock("a").lock().await.expect("free");
+    guard.extend(4 * LEASE).await.expect("extended");
+    for _ in 0..20 {
+        sleep(LEASE).await;
+        assert!(guard.validity() > 2 * LEASE, "{:?}", guard.validity());
+    }
 }

@@ -288,6 +288,17 @@ async fn recalls_may_be_lost_with_a_connection() {
     drop(waiting.await.expect("no panic").expect("granted"));
 }
 
+/// Recalls may be lost with a connection while the name is held, too.
+#[tokio::test(start_paused = true)]
+async fn what_was_held_while_a_connection_was_made_does_not_stay() {
+    let stage = Stage::new().await;
+    let guard = stage.lock().lock().await.expect("free");
+    stage.cluster.master(1).reset_connections();
+    sleep(ms(500)).await;
+    assert_eq!(guard.unlock().await.expect("held"), Unlocked::Released);
+    stage.stays().await;
+}
+
 /// The task that leaves finds nobody in its line, another one joins, and then the grant would stay.
 #[tokio::test(start_paused = true)]
 async fn a_task_that_joins_the_line_gets_what_stays() {
@@ -457,8 +468,10 @@ async fn what_is_wanted_otherwise_is_released_first() {
     ];
     for lock in otherwise {
         stage.stays().await;
+        let before = stage.executed();
         let guard = lock.try_lock().await.expect("released first");
         assert_eq!(masters.status().idle, 0);
+        assert!(stage.executed() > before, "the masters are asked");
         guard.unlock().await.expect("held");
     }
     stage.stays().await;
@@ -477,6 +490,12 @@ async fn what_is_wanted_otherwise_is_released_first() {
     assert!(guard.is_valid(), "a majority is there");
     stage.cluster.master(2).restart(Keep::Data);
     sleep(SOON).await;
+    guard.unlock().await.expect("held");
+    // A grant without tokens has none for a lock with them.
+    let unfenced = masters.red_lock("c").sticky().fenced(false).lock().await;
+    assert_eq!(unfenced.expect("free").unlock().await, Ok(Unlocked::Stays));
+    let guard = masters.red_lock("c").try_lock().await.expect("released first");
+    assert!(guard.fencing_token() > FencingToken::NONE);
     guard.unlock().await.expect("held");
     // A lock that is not sticky takes a grant that suits it, and does not leave it behind.
     stage.stays().await;
