@@ -233,6 +233,27 @@ async fn a_task_of_the_process_is_somebody_else() {
     }
 }
 
+/// A name that is recalled again and again stays seldom. A use while it stays makes up for a recall.
+#[tokio::test(start_paused = true)]
+async fn a_use_of_what_stays_makes_up_for_a_recall() {
+    let stage = Stage::new().await;
+    let other = connect(&stage.cluster).await;
+    let released_after_a_recall = async || {
+        drop(soon(waiting(&other)).await);
+        sleep(SOON).await;
+        let mut released = 0;
+        while stage.lock().lock().await.expect("free").unlock().await != Ok(Unlocked::Stays) {
+            released += 1;
+        }
+        released
+    };
+    stage.stays().await;
+    assert_eq!(released_after_a_recall().await, 2);
+    assert_eq!(released_after_a_recall().await, 4);
+    stage.stays().await;
+    assert_eq!(released_after_a_recall().await, 4);
+}
+
 /// Recalls are lost: the waiter asks again after five seconds.
 #[tokio::test(start_paused = true)]
 async fn a_lost_recall_is_sent_again() {
@@ -610,7 +631,7 @@ async fn what_is_kept_or_leaked_is_forgotten() {
 #[tokio::test(start_paused = true)]
 async fn no_more_stay_than_may() {
     let (cluster, masters) = two_may_stay().await;
-    for name in ["a", "b", "a", "c"] {
+    for name in ["a", "b", "a", "c", "a", "d", "a", "e"] {
         let guard = masters
             .red_lock(name)
             .sticky()
@@ -622,7 +643,7 @@ async fn no_more_stay_than_may() {
     }
     assert_eq!(masters.status().idle, 2);
     sleep(ms(10)).await;
-    for (name, is_free) in [("a", false), ("b", true), ("c", false)] {
+    for (name, is_free) in [("a", false), ("b", true), ("c", true), ("d", true), ("e", false)] {
         assert_eq!(cluster.master(0).fields(name).is_empty(), is_free, "{name}");
     }
     let none = cluster
@@ -651,6 +672,7 @@ async fn no_more_names_stay_than_may() {
     for (name, is_free) in [("a", true), ("b", true), ("c", false), ("d", false)] {
         assert_eq!(cluster.master(0).fields(name).is_empty(), is_free, "{name}");
     }
+    assert_eq!(masters.status().idle, 1, "one grant of two names");
     let guard = several(&["e", "f", "g"]).lock().await.expect("free");
     assert_eq!(guard.unlock().await.expect("held"), Unlocked::Released);
 }
