@@ -101,6 +101,33 @@ async fn nobody_overtakes_on_either_side() {
     assert_eq!(queues(&cluster), 0);
 }
 
+/// Also within the process of the holder a writer comes behind those that have waited for longer elsewhere.
+#[tokio::test(start_paused = true)]
+async fn a_writer_of_the_holders_process_comes_in_its_turn() {
+    let cluster = Cluster::new(NODES);
+    slow_down(&cluster, 10);
+    let (here, there) = (connect(&cluster).await, connect(&cluster).await);
+    let writer = writing(&here).lock().await.expect("free");
+    let wait = |masters| {
+        let lock = writing(masters);
+        tokio::spawn(async move { lock.lock().await.expect("in the end") })
+    };
+    let earlier = wait(&there);
+    sleep(ms(15)).await;
+    // It joins the line before the holder hears of the other one.
+    let later = wait(&here);
+    sleep(ms(13)).await;
+    assert!(writer.is_wanted() && !earlier.is_finished());
+    assert_eq!(writer.unlock().await, Ok(Unlocked::Released));
+    let earlier = timeout(ms(100), earlier)
+        .await
+        .expect("called")
+        .expect("no panic");
+    assert!(!later.is_finished());
+    assert_eq!(earlier.unlock().await, Ok(Unlocked::Released));
+    drop(timeout(ms(100), later).await.expect("called").expect("no panic"));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_writer_lets_readers_in_and_nobody_in_between() {
     let cluster = Cluster::new(NODES);
