@@ -210,6 +210,22 @@ async fn the_longest_of_an_owners_entries_counts() {
     assert!(begun.elapsed() >= ms(3000), "{:?}", begun.elapsed());
 }
 
+/// A request that names stay locked gets lost with its connection. A release in its place would free them too early.
+#[tokio::test(start_paused = true)]
+async fn names_are_kept_although_no_master_hears_of_it() {
+    let (cluster, here, there) = two_processes().await;
+    let guard = here.red_lock("a").at_least(KEPT).lock().await.expect("free");
+    cluster.iter().for_each(Master::reset_connections);
+    let unlocked = guard.unlock().await;
+    assert!(
+        matches!(unlocked, Err(UnlockError::Unconfirmed { .. })),
+        "{unlocked:?}"
+    );
+    sleep(ms(5000)).await;
+    let refused = there.red_lock("a").try_lock().await;
+    assert!(matches!(refused, Err(LockError::Contended { .. })), "{refused:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_operator_ends_it() {
     let (_, here, there) = two_processes().await;
