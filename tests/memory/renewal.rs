@@ -769,3 +769,19 @@ async fn a_renewed_hold_keeps_the_lease_that_it_was_extended_to() {
         assert!(guard.validity() > 2 * LEASE, "{:?}", guard.validity());
     }
 }
+
+/// A large drift leaves little of a lease to rely on. The holds are renewed earlier, so that a renewal that fails can be repeated.
+#[tokio::test(start_paused = true)]
+async fn holds_are_renewed_more_often_with_a_large_drift() {
+    for (drift_factor, renewals) in [(0.01, 6), (0.17, 6), (0.5, 10)] {
+        let cluster = Cluster::new(3);
+        let builder = Masters::builder()
+            .quarantine(Quarantine::Off)
+            .drift_factor(drift_factor);
+        let masters = cluster.connect(builder).await.expect("connects");
+        let guard = masters.red_lock("a").lock().await.expect("free");
+        sleep(Duration::from_secs(61)).await;
+        assert_eq!(executed(&cluster, "extend"), 3 * renewals, "{drift_factor}");
+        assert!(guard.is_valid());
+    }
+}
