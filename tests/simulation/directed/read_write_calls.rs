@@ -124,6 +124,56 @@ async fn a_writer_sleeps_until_the_last_reader_goes() {
     scene.end().await;
 }
 
+/// A reader that is never heard of again has a lease that has ended when the last other reader goes.
+#[tokio::test(start_paused = true)]
+async fn the_last_reader_to_go_calls_also_beside_a_lease_that_has_ended() {
+    let scene = near(3).await;
+    let long = scene.lock(0, reading(LEASE)).await;
+    let short = scene.lock(1, reading(ms(1000))).await.expect("both read");
+    scene.world.give_up(1, short, "leak").leak();
+    let writer = scene.locking(2, writing().wait(LEASE));
+    sleep(ms(1500)).await;
+    let begun = Instant::now();
+    scene.leave(0, long).await;
+    let writer = writer.await.expect("no panic");
+    in_time(begun, ms(8));
+    scene.leave(2, writer).await;
+    scene.end().await;
+}
+
+/// A writer waits for two readers. The one with the long lease goes, and the other one is never heard of again.
+#[tokio::test(start_paused = true)]
+async fn a_writer_is_told_of_a_lease_that_ends_earlier_than_the_one_before() {
+    let scene = near(3).await;
+    let begun = Instant::now();
+    let long = scene.lock(0, reading(LEASE)).await;
+    let short = scene.lock(1, reading(ms(1000))).await.expect("both read");
+    scene.world.give_up(1, short, "leak").leak();
+    let writer = scene.locking(2, writing().wait(LEASE));
+    sleep(ms(20)).await;
+    scene.leave(0, long).await;
+    let writer = writer.await.expect("no panic");
+    in_time(begun, ms(1100));
+    scene.leave(2, writer).await;
+    scene.end().await;
+}
+
+/// A reader extends its lease by less than it has, and goes.
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_extends_by_less_than_it_has_frees_the_name() {
+    let scene = near(2).await;
+    let reader = scene.lock(0, reading(LEASE)).await.expect("free");
+    reader.guard.extend(ms(1000)).await.expect("all continue");
+    let writer = scene.locking(1, writing().wait(LEASE));
+    sleep(ms(20)).await;
+    let begun = Instant::now();
+    scene.leave(0, Some(reader)).await;
+    let writer = writer.await.expect("no panic");
+    in_time(begun, ms(8));
+    scene.leave(1, writer).await;
+    scene.end().await;
+}
+
 /// A client waits to read a name that is written, until its writer only reads.
 #[tokio::test(start_paused = true)]
 async fn a_downgrade_calls_readers() {
