@@ -354,3 +354,28 @@ async fn a_reader_is_taken_again_to_read() {
     scene.leave(0, first).await;
     scene.end().await;
 }
+
+/// A master loses a hold that reads. Another reader comes there before the first one is taken again, beside it.
+#[tokio::test(start_paused = true)]
+async fn a_reader_is_taken_again_beside_another_one() {
+    let mut plan = plan(Class::Reckless, ms(3000));
+    plan.kinds = Kinds::ReadWrite;
+    let scene = Scene::open(plan).await;
+    let first = scene.lock(0, Ask::new().read()).await;
+    settle().await;
+    scene.forgets(1, "loses a key");
+    scene.master(1).evict("a");
+    let second = scene.lock(1, Ask::new().read().policy(Policy::MultiLock)).await;
+    assert!(second.is_some(), "both read");
+    sleep(ms(1200)).await;
+    let readers = scene
+        .master(1)
+        .command(&["ZRANGE", "multilock_readers:{a}", "0", "-1"]);
+    let readers = readers.expect("readers").len();
+    if readers != 2 {
+        violated("covered", &format!("{readers} of 2 read there"));
+    }
+    scene.leave(1, second).await;
+    scene.leave(0, first).await;
+    scene.end().await;
+}
