@@ -3,8 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use multilock::sim::Cluster;
-use multilock::{LockError, LossCause, Masters};
-use tokio::time::{sleep, timeout};
+use multilock::{Holder, LockError, LossCause, Masters};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{connect_by_default, ms};
 
@@ -79,6 +79,73 @@ async fn a_force_that_finds_nobody_leaves_nothing() {
     assert_eq!(force.reason, None);
     assert!(force.to_string().starts_with("by "), "{force}");
     drop(guard);
+}
+
+/// The marks that keep former holders out end by themselves, also while others are forced out of the name.
+#[tokio::test(start_paused = true)]
+async fn the_marks_of_a_name_do_not_pile_up() {
+    const MARKS: &str = "multilock_revoked:{a}";
+    let cluster = Cluster::new(3);
+    let masters = connect_by_default(&cluster).await;
+    for _ in 0..5 {
+        let guard = masters.red_lock("a").lock().await.expect("free");
+        masters.red_lock("a").force_release().await.expect("forced");
+        drop(guard);
+        for master in cluster.iter() {
+            let marks = master.command(&["ZRANGE", MARKS, "0", "-1"]).expect("marks");
+            assert!((1..=2).contains(&marks.len()), "{marks:?}");
+        }
+        sleep(ms(20_000)).await;
+    }
+}
+
+/// Another client of another library has taken the name since the operator looked.
+#[tokio::test(start_paused = true)]
+async fn a_string_that_was_not_seen_is_not_taken_away() {
+    let cluster = Cluster::new(3);
+    let masters = connect_by_default(&cluster).await;
+    let set = |value| {
+        for master in cluster.iter() {
+            let set = ["SET", "a", value, "PX", "30000"];
+            master.command(&set).expect("stored");
+        }
+    };
+    set("one");
+    let replaced = |_: &Holder| {
+        set("other");
+        true
+    };
+    let forced = masters.red_lock("a").force_release_from(replaced).await;
+    assert_eq!(forced.expect("they answer").former.len(), 1);
+    for master in cluster.iter() {
+        let value = master.command(&["GET", "a"]).expect("a string");
+        assert_eq!(value, ["other"]);
+    }
+}
+
+/// One of two readers is forced out, and the other one is never heard of again.
+#[tokio::test(start_paused = true)]
+async fn a_writer_is_told_how_long_those_read_that_are_left() {
+    let cluster = Cluster::new(3);
+    let (one, other) = (
+        connect_by_default(&cluster).await,
+        connect_by_default(&cluster).await,
+    );
+    let begun = Instant::now();
+    let long = one.red_lock("a").read().lock().await.expect("free");
+    let short = other.red_lock("a").read().lease(ms(1000));
+    short.lock().await.expect("both read").leak();
+    let lock = other.red_lock("a").write();
+    let waiting = tokio::spawn(async move { lock.lock().await });
+    sleep(ms(20)).await;
+    let is_long = |holder: &Holder| *holder == long.holder();
+    other
+        .red_lock("a")
+        .force_release_from(is_long)
+        .await
+        .expect("forced");
+    let _writer = waiting.await.expect("no panic").expect("granted");
+    assert!(begun.elapsed() < ms(1100), "{:?}", begun.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
