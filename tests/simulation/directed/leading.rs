@@ -396,6 +396,33 @@ async fn a_minority_shows_no_leader() {
     assert!(!cluster.master(2).fields("leader").is_empty());
 }
 
+/// A leader of two names is released, the next one is forced out, and the last one leaves its names locked for a while. A watcher
+/// of the second name hears of each grant and each end at once.
+#[tokio::test(start_paused = true)]
+async fn every_name_of_a_leader_is_told_of_however_its_term_ends() {
+    let cluster = Cluster::new(3);
+    let watcher = connect(&cluster, &Network::new(3), 9).await;
+    let masters = connect(&cluster, &Network::new(3), 0).await;
+    let mut told = watcher.watch_leader("leader").expect("a name of a lock");
+    let lock = masters.red_lock(["first", "leader"]).announced();
+    sleep(SOON).await;
+    for end in ["released", "forced", "kept"] {
+        let lock = match end {
+            "kept" => lock.clone().at_least(LEASE),
+            _ => lock.clone(),
+        };
+        let guard = lock.lock().await.expect("free");
+        assert!(next(&mut told).await < SOON && told.borrow().is_some(), "{end}");
+        if end == "forced" {
+            let names = watcher.red_lock(["first", "leader"]);
+            names.force_release().await.expect("forced");
+        }
+        // A guard that was forced out has nothing to release.
+        let _ = guard.unlock().await;
+        assert!(next(&mut told).await < SOON && told.borrow().is_none(), "{end}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_text_is_that_of_the_hold_that_it_is_shown_with() {
     let cluster = Cluster::new(3);
