@@ -495,6 +495,23 @@ async fn a_seat_is_free_once_its_lease_has_ended() {
     assert!(begun.elapsed() <= LEASE + ms(200), "{:?}", begun.elapsed());
 }
 
+/// Two holders are gone, with leases of different lengths. A waiter comes in as the shorter one ends, whichever seat has it.
+#[tokio::test(start_paused = true)]
+async fn the_lease_that_ends_first_lets_a_waiter_in() {
+    for leases in [[LEASE, ms(1000)], [ms(1000), LEASE]] {
+        let cluster = Cluster::new(3);
+        let crashed = connect(&cluster).await;
+        let begun = Instant::now();
+        for lease in leases {
+            let permit = gpu(&crashed, 2).lease(lease).lock().await;
+            permit.expect("a free seat").leak();
+        }
+        let waiting = wait_for(&cluster, 2, ms(10)).await;
+        let came = waiting.await.expect("no panic");
+        assert!(came - begun < ms(1100), "{leases:?}: {:?}", came - begun);
+    }
+}
+
 /// A waiter does not know the lease of the client that is let in before it. If that lease is short, the waiter is told
 /// its end, because its holder may be gone.
 #[tokio::test(start_paused = true)]
