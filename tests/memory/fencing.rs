@@ -7,7 +7,7 @@ use crate::support::{connect, ms, settle};
 use futures::poll;
 use multilock::sim::{Client, Cluster, Keep, Master};
 use multilock::{FencingToken, LockError, Masters, Owner, Quarantine, Vote};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 const FENCE: &str = "multilock_fence:{a}";
 
@@ -56,6 +56,62 @@ async fn every_grant_has_a_larger_token_whoever_gets_it() {
         );
         assert_eq!(master.executed()["acquire"], 100);
     }
+}
+
+/// Each name of a lock has its fence, in either order.
+#[tokio::test(start_paused = true)]
+async fn every_name_of_a_lock_has_its_token() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    for names in [["a", "b"], ["b", "a"]] {
+        let guard = masters.red_lock(names).lock().await.expect("free");
+        settle().await;
+        let fence = last_of_block(guard.fencing_token());
+        for master in cluster.iter() {
+            let other = master.command(&["GET", "multilock_fence:{b}"]).expect("a string");
+            assert_eq!((stored(master), other), (fence, vec![fence.to_string()]));
+        }
+        guard.unlock().await.expect("held");
+    }
+}
+
+/// A fence that is far ahead lives until 110 s past its token: the clock may be set back by 100 s of them.
+#[tokio::test(start_paused = true)]
+async fn a_fence_that_is_far_ahead_outlives_a_clock_that_is_set_back() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    cluster.iter().for_each(|master| store(master, FAR));
+    for turn in 0..2 {
+        let guard = masters.red_lock("a").lock().await.expect("free");
+        settle().await;
+        let fence = last_of_block(guard.fencing_token());
+        let with_it: Vec<_> = cluster.iter().filter(|master| stored(master) == fence).collect();
+        assert!(with_it.len() >= 2, "turn {turn}");
+        for master in with_it {
+            let left = master.time_left(FENCE).expect("expires");
+            assert!(left > Duration::from_secs(3600 + 109), "turn {turn}: {left:?}");
+        }
+        guard.unlock().await.expect("held");
+    }
+}
+
+/// A master has forgotten the name and its fence. It gets both again with the next renewal.
+#[tokio::test(start_paused = true)]
+async fn a_master_that_forgot_a_hold_gets_its_token_with_it() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let guard = masters.red_lock("a").lock().await.expect("free");
+    for key in ["a", FENCE] {
+        assert!(cluster.master(2).evict(key), "{key}");
+    }
+    let retaken = async || {
+        while stored(cluster.master(2)) == 0 {
+            sleep(ms(100)).await;
+        }
+    };
+    assert!(timeout(ms(11_000), retaken()).await.is_ok());
+    assert_eq!(stored(cluster.master(2)), last_of_block(guard.fencing_token()));
+    assert_eq!(cluster.master(2).executed()["acquire"], 2, "it was taken again");
 }
 
 #[tokio::test(start_paused = true)]
