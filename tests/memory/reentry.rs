@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::support::{connect, connect_by_default, connect_leasing, executed, ms, queues, settle, slow_down};
 use multilock::sim::{Cluster, Master};
-use multilock::{ExtendError, LockError, Owner, UnlockError, Unlocked};
+use multilock::{ExtendError, LockError, NodeState, Owner, UnlockError, Unlocked};
 use tokio::time::{Instant, sleep, timeout};
 
 /// An owner's hold has less left than a re-entry wants: it is extended, by the lease of the call if its own
@@ -63,6 +63,29 @@ async fn entering_again_and_again_does_not_outlast_the_bound() {
     assert!(matches!(greedy, Err(LockError::TooLate { .. })), "{greedy:?}");
     assert_eq!(executed(&cluster, "extend"), before);
     outer.lost().await;
+}
+
+/// The masters have the number of an owner's entries with the next renewal.
+#[tokio::test(start_paused = true)]
+async fn the_count_that_masters_show_follows_the_entries() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let me = Owner::new();
+    let lock = masters.red_lock("a").owner(&me);
+    let shown = async || {
+        sleep(ms(11_000)).await;
+        let seen = masters.red_lock("a").inspect().await.expect("all answer");
+        let counts = seen[0].nodes.iter().map(|(_, state)| match state {
+            NodeState::Held { count, .. } => *count,
+            _ => 0,
+        });
+        counts.collect::<Vec<_>>()
+    };
+    let _outer = lock.lock().await.expect("free");
+    let inner = lock.lock().await.expect("its own");
+    assert_eq!(shown().await, [2; 3]);
+    inner.unlock().await.expect("held");
+    assert_eq!(shown().await, [1; 3]);
 }
 
 /// A longer lease that was asked for counts in what an unlock says, though its answer is missing.
