@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::support::{connect, connect_by_default, executed, foreign_channels, jain, ms, queues, slow_down};
+use crate::support::{
+    connect, connect_by_default, executed, foreign_channels, jain, ms, queues, settle, slow_down,
+};
 use futures::future::join_all;
 use multilock::sim::{Cluster, Keep, Master};
 use multilock::{Closing, LockError, Masters, MultiLockGuard, Owner};
@@ -163,6 +165,60 @@ async fn a_dead_holder_is_followed_at_the_end_of_its_lease() {
     let elapsed = begun.elapsed();
     assert!(elapsed >= ms(1900) && elapsed <= ms(2050), "{elapsed:?}");
     guard.unlock().await.expect("held");
+}
+
+/// One of two names is held for long. A waiter for both is in the queue of that name alone, also after it has asked again.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_for_a_name_that_is_held_for_long_does_not_wait_for_another_one() {
+    let cluster = Cluster::new(3);
+    let (holder, waiter) = (connect(&cluster).await, connect(&cluster).await);
+    let _held = holder.red_lock("a").lock().await.expect("free");
+    let waiting = tokio::spawn(async move { waiter.red_lock(["a", "b"]).lock().await.map(|_| ()) });
+    sleep(ms(12_000)).await;
+    for master in cluster.iter() {
+        let keys = master.keys();
+        assert!(keys.iter().any(|key| key == "multilock_queue:{a}"), "{keys:?}");
+        assert!(!keys.iter().any(|key| key == "multilock_queue:{b}"), "{keys:?}");
+    }
+    let other = holder.red_lock("b").try_lock().await.expect("nobody waits");
+    other.unlock().await.expect("held");
+    waiting.abort();
+}
+
+/// A name is deleted by hand, so that no release calls its waiter. Whoever meets the waiter there has it called.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_nobody_calls_is_called_for_those_behind_it() {
+    for reads in [false, true] {
+        let cluster = Cluster::new(3);
+        let (holder, waiter, other) = (
+            connect(&cluster).await,
+            connect(&cluster).await,
+            connect(&cluster).await,
+        );
+        let _held = holder.red_lock("a").write().lock().await.expect("free");
+        let waiting = tokio::spawn(async move {
+            let lock = waiter.red_lock("a");
+            if reads {
+                lock.read().lock().await.map(MultiLockGuard::leak)
+            } else {
+                lock.write().lock().await.map(MultiLockGuard::leak)
+            }
+        });
+        settle().await;
+        for master in cluster.iter() {
+            master.evict("a");
+        }
+        let begun = Instant::now();
+        if reads {
+            // Beside other readers it may come in at once.
+            other.red_lock("a").read().try_lock().await.expect("free").leak();
+        } else {
+            let refused = other.red_lock("a").write().try_lock().await;
+            assert!(refused.is_err(), "another one was first");
+        }
+        waiting.await.expect("no panic").expect("granted");
+        assert!(begun.elapsed() < ms(20), "{:?}", begun.elapsed());
+    }
 }
 
 #[tokio::test(start_paused = true)]
