@@ -174,6 +174,34 @@ async fn a_reader_that_extends_by_less_than_it_has_frees_the_name() {
     scene.end().await;
 }
 
+/// A reader, a writer and a reader wait in this order for a name that becomes read. The first one alone is called, and nobody
+/// when the last one gives up.
+#[tokio::test(start_paused = true)]
+async fn nobody_is_called_that_would_be_refused() {
+    let scene = near(4).await;
+    let writer = scene.lock(0, writing()).await.expect("free");
+    let first = scene.locking(1, reading(LEASE).wait(LEASE));
+    sleep(ms(5)).await;
+    let next = scene.locking(2, writing().wait(LEASE));
+    sleep(ms(5)).await;
+    let last = scene.locking(3, reading(LEASE).wait(ms(1000)));
+    sleep(ms(20)).await;
+    let before = scene.executed("acquire");
+    let mine = scene.world.downgrade(0, writer, None).await;
+    let first = first.await.expect("no panic");
+    assert!(last.await.expect("no panic").is_none(), "its time is over");
+    sleep(ms(20)).await;
+    let asked = scene.executed("acquire") - before;
+    if asked > 3 {
+        violated("calm", &format!("asked {asked} times for one reader"));
+    }
+    scene.leave(1, first).await;
+    scene.leave(0, mine).await;
+    let next = next.await.expect("no panic");
+    scene.leave(2, next).await;
+    scene.end().await;
+}
+
 /// A client waits to read a name that is written, until its writer only reads.
 #[tokio::test(start_paused = true)]
 async fn a_downgrade_calls_readers() {
