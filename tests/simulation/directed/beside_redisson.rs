@@ -97,6 +97,34 @@ async fn a_waiter_hears_what_waiters_of_a_fair_lock_hear() {
     assert!(took > 4 * second, "{took:?}");
 }
 
+/// Only the first waiter hears their announcements. It gives up, and the next one hears them.
+#[tokio::test(start_paused = true)]
+async fn whoever_moves_up_hears_their_release() {
+    let second = Duration::from_secs(1);
+    let cluster = Cluster::new(1);
+    let (master, theirs) = (cluster.master(0), Theirs::new(&RLOCK, 1));
+    assert!(theirs.lock(master, LEASE).await, "free");
+    let begun = Instant::now();
+    let mut waiting = Vec::new();
+    for wait in [second, LEASE] {
+        let builder = Masters::builder()
+            .quarantine(Quarantine::Off)
+            .beside_redisson(true);
+        let masters = cluster.connect(builder).await.expect("connects");
+        let lock = masters.red_lock(NAME).wait(wait);
+        waiting.push(tokio::spawn(async move { lock.lock().await.map(drop) }));
+        settle().await;
+    }
+    sleep_until(begun + 2 * second).await;
+    theirs.unlock(master).await;
+    let _ = master.command(&["PUBLISH", "redisson_lock__channel:{a}", "0"]);
+    let next = waiting.pop().expect("two").await.expect("no panic");
+    next.expect("granted");
+    in_time(begun, 2 * second + Duration::from_millis(20));
+    let first = waiting.pop().expect("two").await.expect("no panic");
+    assert!(first.is_err(), "its time is over");
+}
+
 /// The first task of a process is not polled any more while it begins to listen for their release. The task behind it gets the
 /// turn, and the lock.
 #[tokio::test(start_paused = true)]

@@ -486,6 +486,28 @@ async fn a_dead_holder_with_a_short_lease_is_followed_at_its_end() {
     in_time(begun, ms(1010));
 }
 
+/// The same where the waiter that was told of the short lease gives up before its end.
+#[tokio::test(start_paused = true)]
+async fn whoever_moves_up_behind_a_dead_holder_is_told_the_end_of_its_lease() {
+    let scene = near(4).await;
+    let mine = scene.lock(0, waiting()).await;
+    let dying = scene.locking(1, Ask::new().lease(ms(2500)).wait(LEASE));
+    sleep(ms(10)).await;
+    let leaving = scene.locking(2, waiting().wait(ms(1000)));
+    sleep(ms(10)).await;
+    let next = scene.locking(3, waiting());
+    sleep(ms(10)).await;
+    scene.leave(0, mine).await;
+    let dying = dying.await.expect("no panic").expect("its turn");
+    let begun = Instant::now();
+    scene.world.give_up(1, dying, "leak").leak();
+    assert!(leaving.await.expect("no panic").is_none(), "its time is over");
+    let mine = next.await.expect("no panic");
+    in_time(begun, ms(2600));
+    scene.leave(3, mine).await;
+    scene.end().await;
+}
+
 /// A client of another library releases while the waiter asks: it hears of that before it hears that it is refused.
 #[tokio::test(start_paused = true)]
 async fn a_release_that_is_announced_while_it_asks_is_noticed() {
