@@ -56,6 +56,40 @@ async fn readers_go_in_together_and_a_writer_alone() {
     assert!(is_clean(&cluster));
 }
 
+/// A look shows those that read now, and the waiter that has waited for longest, be it to read or to write.
+#[tokio::test(start_paused = true)]
+async fn a_look_shows_current_readers_and_the_oldest_waiter() {
+    let cluster = Cluster::new(NODES);
+    let (here, there) = (connect(&cluster).await, connect(&cluster).await);
+    let look = async || reading(&there).inspect().await.expect("looks").remove(0);
+    let dead = reading(&here).lease(ms(1000)).lock().await.expect("free");
+    let alive = reading(&there).lock().await.expect("only read");
+    dead.leak();
+    sleep(ms(1500)).await;
+    assert_eq!(look().await.readers, [alive.holder()]);
+    alive.unlock().await.expect("held");
+
+    let _writer = writing(&here).lock().await.expect("free");
+    let mut waiting = Vec::new();
+    for (reads, label) in [(true, "first"), (false, "second")] {
+        let builder = Masters::builder().client_label(label);
+        let masters = cluster.connect(builder).await.expect("connects");
+        waiting.push(tokio::spawn(async move {
+            if reads {
+                let _ = reading(&masters).lock().await;
+            } else {
+                let _ = writing(&masters).lock().await;
+            }
+        }));
+        settle().await;
+    }
+    let seen = look().await;
+    assert_eq!((seen.waiting, seen.waiting_to_read), (2, 1));
+    let first = seen.first_waiting.expect("two wait");
+    assert_eq!(first.client_label(), Some("first"));
+    waiting.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
 #[tokio::test(start_paused = true)]
 async fn nobody_overtakes_on_either_side() {
     let cluster = Cluster::new(NODES);
