@@ -823,6 +823,31 @@ async fn a_grant_tells_how_many_wait() {
     assert_eq!(told, [2, 1, 0, 0]);
 }
 
+/// Those behind each of its names count, and those that want to read.
+#[tokio::test(start_paused = true)]
+async fn a_grant_tells_how_many_wait_for_any_of_its_names() {
+    let cluster = Cluster::new(3);
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        clients.push(connect(&cluster).await);
+    }
+    let (reading, other) = (clients[2].red_lock("a").read(), clients[3].red_lock("b"));
+    let both = |client: usize| clients[client].red_lock(["a", "b"]);
+    let (held, next) = (both(0).lock().await.expect("free"), both(1));
+    let next = tokio::spawn(async move { next.lock().await.expect("its turn comes") });
+    settle().await;
+    let reading = tokio::spawn(async move { reading.lock().await.map(drop) });
+    let other = tokio::spawn(async move { other.lock().await.map(drop) });
+    settle().await;
+    held.unlock().await.expect("held");
+    let guard = next.await.expect("no panic");
+    assert_eq!(guard.waiting(), 2);
+    guard.unlock().await.expect("held");
+    for waiter in [reading, other] {
+        waiter.await.expect("no panic").expect("its turn comes");
+    }
+}
+
 /// Servers keep their connections when an operator gives their user the right to listen. From then on waiters are called
 /// over them.
 #[tokio::test(start_paused = true)]
