@@ -104,15 +104,15 @@ impl Account {
     ) -> Result<(), Failure> {
         // A file may be stderr.
         writer::settle();
-        if let Some(file) = &files.report {
-            put("--report", file, &as_text(&self.report(names, result), false))?;
-        }
-        if let Some(file) = &files.textfile
-            && !files.are_one()
-        {
-            put("--textfile", file, &self.metrics(names, result))?;
-        }
-        Ok(())
+        let report = files.report.as_ref().map_or(Ok(()), |file| {
+            put("--report", file, &as_text(&self.report(names, result), false))
+        });
+        // Also if the report cannot be written: metrics that stay would tell of the run before.
+        let metrics = files.textfile.as_ref().filter(|_| !files.are_one());
+        let metrics = metrics.map_or(Ok(()), |file| {
+            put("--textfile", file, &self.metrics(names, result))
+        });
+        report.and(metrics)
     }
 
     fn outcome(&self, result: &Result<End, Failure>) -> &'static str {

@@ -370,6 +370,22 @@ async fn a_report_that_cannot_be_written_is_a_failure_that_hides_nothing() {
         refused.stderr.ends_with(" (its exit code was 3)\n"),
         "{refused:?}"
     );
+    // The metrics do not go on telling of the run before.
+    let witness = Witness::new();
+    let textfile = witness.file("run.prom");
+    for (report, success) in [("/no/such/file", "0"), ("/", "1")] {
+        std::fs::write(&textfile, "the run before").expect("written");
+        let args = ["a", "--report", report, "--textfile", &textfile, "--", "true"];
+        let ended = run(multilock(&urls(&servers)), &args).await;
+        let says = format!("--report: {report} cannot be written");
+        assert!(
+            ended.code == Some(125) && ended.stderr.contains(&says),
+            "{ended:?}"
+        );
+        let metrics = std::fs::read_to_string(&textfile).expect("metrics");
+        let line = format!("multilock_run_success{{names=\"a\"}} {success}\n");
+        assert!(metrics.contains(&line), "{metrics}");
+    }
 }
 
 /// Runs a program that says something, with a report to stderr, which is this file.
