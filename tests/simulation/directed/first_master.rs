@@ -137,6 +137,8 @@ async fn what_is_given_up_behind_the_first_master_is_got() {
     sleep(ms(20)).await;
     held.unlock(scene.master(1)).await;
     let mine = granted(ms(5), waiter).await;
+    let votes = mine.as_ref().map(|mine| mine.guard.votes().granted());
+    assert_eq!(votes, Some(3), "it knows that it has all");
     for master in scene.masters() {
         assert!(!List::new(2).lock(master).await, "it has all");
     }
@@ -319,6 +321,24 @@ async fn one_that_is_dropped_leaves_nothing() {
         sleep(ms(20)).await;
         assert!(List::new(2).lock(scene.master(0)).await, "free");
         for master in scene.masters() {
+            assert!(master.evict(NAME), "held");
+        }
+        scene.end().await;
+    }
+}
+
+/// The same where it is dropped while its question is on its way to another master.
+#[tokio::test(start_paused = true)]
+async fn one_that_is_dropped_while_it_asks_the_others_leaves_nothing() {
+    for place in [1, 2] {
+        let (scene, held, waiter) = behind_a_list(Class::Calm, 1, for_all().dropped_after(ms(50))).await;
+        scene.world.networks[1].set_distance(place, ms(20));
+        held.release_others(&scene).await;
+        held.unlock(scene.master(0)).await;
+        assert!(waiter.await.expect("no panic").is_none(), "dropped");
+        sleep(ms(50)).await;
+        for master in scene.masters() {
+            assert!(List::new(2).lock(master).await, "free");
             assert!(master.evict(NAME), "held");
         }
         scene.end().await;
