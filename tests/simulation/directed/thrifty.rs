@@ -299,6 +299,21 @@ async fn a_try_ends_a_hedge_after_the_node_timeout_at_most() {
     }
 }
 
+/// The others get their whole node timeout, and not what is left of that of the first.
+#[tokio::test(start_paused = true)]
+async fn masters_that_are_asked_later_have_as_much_time() {
+    let stage = Stage::new().await;
+    let first = stage.first_asked().await;
+    for place in 0..5 {
+        stage.network.set_distance(place, ms(49));
+    }
+    stage.cluster.master(first[0]).freeze();
+    let guard = stage.masters.red_lock("a").try_lock().await;
+    drop(guard.expect("four of five answer"));
+    stage.cluster.master(first[0]).thaw();
+    stage.nothing_is_left().await;
+}
+
 /// An answer that comes after the hedge is a grant like any other, and is released with the hold.
 #[tokio::test(start_paused = true)]
 async fn a_late_answer_after_the_hedge_leaves_nothing() {
@@ -393,4 +408,23 @@ async fn a_master_that_is_away_is_owed_nothing() {
         .map(|node| node.pending_releases)
         .collect();
     assert_eq!(pending, [0; 5]);
+}
+
+/// A master whose clock is so far ahead that its fences cannot be used is not among those that are asked first.
+#[tokio::test(start_paused = true)]
+async fn a_master_that_is_far_ahead_is_passed_over() {
+    let cluster = Cluster::new(5);
+    cluster.master(0).set_clock_forward(Duration::from_secs(6 * 60));
+    let masters = connect(&cluster, &Network::new(5), Rounds::Thrifty).await;
+    // Its round trips are known.
+    let all = masters.multi_lock("b").fenced(false).lock().await.expect("free");
+    all.unlock().await.expect("held");
+    for job in 0..10 {
+        let name = format!("job:{job}");
+        let guard = masters.red_lock(&*name).lock().await.expect("four are right");
+        if guard.votes().granted() != 3 || !cluster.master(0).fields(&name).is_empty() {
+            violated("passed over", &format!("{}", guard.votes()));
+        }
+        guard.unlock().await.expect("held");
+    }
 }
