@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use multilock::sim::Cluster;
+use multilock::sim::{Client, Cluster, Direction, Network};
 use multilock::{Holder, LockError, LossCause, Masters};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -53,6 +53,47 @@ async fn who_forced_and_why_is_told_to_the_holder_and_shown_for_a_day() {
             .iter()
             .all(|master| !master.keys().iter().any(|key| key.contains("forced")))
     );
+}
+
+/// The last force is shown also where a master knows an earlier one alone.
+#[tokio::test(start_paused = true)]
+async fn the_last_of_several_forces_is_shown() {
+    let (cluster, network) = (Cluster::new(3), Network::new(3));
+    let operator = Client::new().network(&network);
+    let operator = cluster.connect_as(&operator, Masters::builder());
+    let (operator, holding) = (
+        operator.await.expect("connects"),
+        connect_by_default(&cluster).await,
+    );
+    for reason in ["first", "last"] {
+        holding.red_lock("a").lock().await.expect("free").leak();
+        let lock = operator.red_lock("a").force_reason(reason);
+        lock.force_release().await.expect("a quorum");
+        sleep(ms(1000)).await;
+        network.cut(2, Direction::Both);
+    }
+    let seen = holding.red_lock("a").inspect().await.expect("they tell");
+    let force = seen[0].last_force.as_ref().expect("two were forced");
+    assert_eq!(force.reason.as_deref(), Some("last"));
+}
+
+/// Without a quorum of masters that show the holders, nothing is taken away.
+#[tokio::test(start_paused = true)]
+async fn a_force_without_a_quorum_takes_nothing_away() {
+    let (cluster, network) = (Cluster::new(3), Network::new(3));
+    let operator = Client::new().network(&network);
+    let operator = cluster.connect_as(&operator, Masters::builder());
+    let (operator, holding) = (
+        operator.await.expect("connects"),
+        connect_by_default(&cluster).await,
+    );
+    let guard = holding.red_lock("a").lock().await.expect("free");
+    network.cut(1, Direction::Both);
+    network.cut(2, Direction::Both);
+    let forced = operator.red_lock("a").force_release().await;
+    assert!(matches!(forced, Err(LockError::Unreachable { .. })), "{forced:?}");
+    assert!(cluster.iter().all(|master| !master.fields("a").is_empty()));
+    guard.unlock().await.expect("held");
 }
 
 /// A force of a name is remembered only if it took the name from a holder.

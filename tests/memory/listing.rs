@@ -1,8 +1,9 @@
 //! Every lock that is held or waited for.
 
 use futures::TryStreamExt;
-use multilock::sim::Cluster;
+use multilock::sim::{Client, Cluster, Direction, Network};
 use multilock::{Inspection, LockError, Masters, NodeState, Quarantine};
+use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use crate::support::{connect, connect_by_default, ms, settle};
@@ -125,6 +126,54 @@ async fn a_name_that_is_only_waited_for_is_listed() {
         }
     }
     assert_eq!(names(&masters, "*").await, ["a", "b{c}"]);
+}
+
+/// Masters that know less than others hide nothing of the name.
+#[tokio::test(start_paused = true)]
+async fn what_some_masters_know_is_shown() {
+    let (cluster, network) = (Cluster::new(3), Network::new(3));
+    let builder = || Masters::builder().quarantine(Quarantine::Off);
+    let cut_off = Client::new().network(&network);
+    let cut_off = cluster.connect_as(&cut_off, builder().client_label("cut off"));
+    let (cut_off, masters) = (cut_off.await.expect("connects"), connect(&cluster).await);
+    drop(masters.red_lock("a").lock().await.expect("free"));
+    sleep(ms(100)).await;
+    network.cut(0, Direction::Both);
+    let guard = cut_off.red_lock("a").lock().await.expect("two are there");
+    let inspect = async || {
+        masters
+            .red_lock("a")
+            .inspect()
+            .await
+            .expect("they tell")
+            .remove(0)
+    };
+    assert!(inspect().await.fence >= Some(guard.fencing_token()));
+    let mut waiting = Vec::new();
+    for masters in [&cut_off, &masters] {
+        let lock = masters.red_lock("a").fair();
+        waiting.push(tokio::spawn(async move { lock.lock().await }));
+        sleep(ms(200)).await;
+    }
+    let seen = inspect().await;
+    assert_eq!(seen.waiting, 2);
+    let first = seen.first_waiting.expect("two wait");
+    assert_eq!(first.client_label(), Some("cut off"));
+    waiting.iter().for_each(JoinHandle::abort);
+}
+
+/// A hash of another program may have the field of readers.
+#[tokio::test(start_paused = true)]
+async fn a_mode_without_owners_is_no_lock() {
+    let cluster = Cluster::new(1);
+    let masters = connect(&cluster).await;
+    for fields in [&["mode", "read"][..], &["mode", "read", "colour", "red"]] {
+        let hash = [&["HSET", "a"], fields].concat();
+        cluster.master(0).command(&hash).expect("written");
+        let seen = masters.red_lock("a").inspect().await.expect("it tells").remove(0);
+        let state = &seen.nodes[0].1;
+        assert!(matches!(state, NodeState::Foreign { .. }), "{state:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
