@@ -311,9 +311,14 @@ async fn a_hold_that_is_taken_late_is_asked_for_again() {
         .await
         .expect("in memory");
     let fixed = masters.red_lock("fixed").lease(ms(1500));
+    let long = masters.red_lock("long").lease(ms(1500)).min_validity(ms(1400));
     let kept = brief.red_lock("kept").at_least(ms(900));
     // What is left would do for one that comes in time. The task of the next one is busy for less than its time to come.
-    for (lock, held, busy, needed) in [(fixed, 20, 950, 1350), (kept, 910, 250, 900)] {
+    for (lock, held, busy, needed) in [
+        (fixed, 20, 950, 1350),
+        (long, 20, 80, 1400),
+        (kept, 910, 250, 900),
+    ] {
         let first = lock.lock().await.expect("free");
         let mut next = Box::pin(lock.lock());
         assert!(tokio::time::timeout(ms(held), &mut next).await.is_err());

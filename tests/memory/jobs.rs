@@ -226,6 +226,20 @@ async fn names_are_kept_although_no_master_hears_of_it() {
     assert!(matches!(refused, Err(LockError::Contended { .. })), "{refused:?}");
 }
 
+/// A hold with less left than an entry is to keep the names for is extended before it is entered.
+#[tokio::test(start_paused = true)]
+async fn an_entry_keeps_the_names_even_if_its_process_ends() {
+    let (cluster, here, _) = two_processes().await;
+    let lock = here.red_lock("a").owner(&Owner::new());
+    let _outer = lock.clone().lease(KEPT).lock().await.expect("free");
+    sleep(KEPT / 2).await;
+    let _inner = lock.at_least(KEPT * 3 / 4).lock().await.expect("its own");
+    for master in cluster.iter() {
+        let left = master.time_left("a");
+        assert!(left > Some(KEPT * 3 / 4), "{left:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_operator_ends_it() {
     let (_, here, there) = two_processes().await;

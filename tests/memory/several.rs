@@ -96,6 +96,19 @@ async fn a_try_is_all_or_nothing() {
     nothing_is_left(&clusters);
 }
 
+/// The guards are in the order of the locks, not in that of the answers.
+#[tokio::test(start_paused = true)]
+async fn a_try_gives_each_lock_its_own_guard() {
+    let clusters = [Cluster::new(1), Cluster::new(1)];
+    clusters[1].master(0).set_clock_forward(Duration::from_secs(100));
+    let masters = process(&clusters).await;
+    slow_down(&clusters[0], 5);
+    let guard = set(&masters).try_lock().await.expect("free");
+    let tokens: Vec<u64> = guard.fencing_tokens().iter().map(|token| token.get()).collect();
+    assert!(tokens[0] + 50_000_000 < tokens[1], "{tokens:?}");
+    guard.unlock().await.expect("held");
+}
+
 #[tokio::test(start_paused = true)]
 async fn nothing_is_held_while_one_is_waited_for() {
     let clusters = clusters();

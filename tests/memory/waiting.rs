@@ -415,6 +415,21 @@ async fn no_patience_is_one_try() {
     }
 }
 
+/// What no time would change is told as it is, also to a caller without any.
+#[tokio::test(start_paused = true)]
+async fn no_patience_tells_what_time_does_not_change() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    for master in cluster.iter() {
+        master.answer_with(Some(
+            "NOPERM this user has no permissions to run the 'evalsha' command",
+        ));
+    }
+    let lock = masters.red_lock("a").wait(Duration::ZERO);
+    let error = lock.lock().await.expect_err("denied");
+    assert!(matches!(error, LockError::Misconfigured { .. }), "{error}");
+}
+
 /// Masters that answer with an error have answered.
 #[tokio::test(start_paused = true)]
 async fn an_error_names_what_the_masters_said() {
@@ -642,6 +657,56 @@ fn an_owner_inside_with_too_little_validity_sleeps() {
     let outcome = outcome.recv_timeout(Duration::from_secs(60));
     let outcome = outcome.expect("virtual time goes on");
     assert!(matches!(outcome, Err(LockError::TimedOut { .. })), "{outcome:?}");
+}
+
+/// The same in the line: a task of the owner gets in before the one in front.
+#[tokio::test(start_paused = true)]
+async fn an_owner_inside_with_too_little_validity_sleeps_in_the_line() {
+    let cluster = Cluster::new(3);
+    let (holder, masters, me) = (connect(&cluster).await, connect(&cluster).await, Owner::new());
+    slow_down(&cluster, 5);
+    let held = holder.red_lock("a").lock().await.expect("free");
+    let brief = masters.red_lock("a").lease(ms(1000));
+    let inside = brief.clone().owner(&me);
+    let inside = tokio::spawn(async move { inside.lock().await });
+    sleep(ms(50)).await;
+    // An extension takes 10 ms, too, and then the hold has 978 ms left.
+    let wanted = brief.min_validity(ms(980));
+    let front = wanted.clone();
+    let front = tokio::spawn(async move { front.lock().await });
+    sleep(ms(50)).await;
+    let behind = wanted.owner(&me).wait(ms(2000));
+    let behind = tokio::spawn(async move { behind.lock().await });
+    sleep(ms(50)).await;
+    held.unlock().await.expect("held");
+    let inside = inside.await.expect("no panic").expect("its turn");
+    let before = executed(&cluster, "extend");
+    let outcome = behind.await.expect("no panic");
+    assert!(matches!(outcome, Err(LockError::TimedOut { .. })), "{outcome:?}");
+    let asked = (executed(&cluster, "extend") - before) / 3;
+    assert!((5..60).contains(&asked), "{asked} extensions in 1.8 s");
+    drop(inside);
+    front.abort();
+}
+
+/// After a while a waiter for two names is in the queue of one alone. The rollback on a master that has granted both does
+/// not put it back into the other queue.
+#[tokio::test(start_paused = true)]
+async fn a_rollback_brings_no_waiter_back_into_a_queue_that_it_has_left() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let orphan = ["HSET", "a", "9a7c4c1e-0000-8000-8000-000000000001:1", "1"];
+    for place in [0, 1] {
+        cluster.master(place).command(&orphan).expect("written");
+    }
+    let lock = masters.red_lock(["a", "b"]);
+    let waiting = tokio::spawn(async move { lock.lock().await });
+    sleep(ms(1500)).await;
+    for master in cluster.iter() {
+        let is_queued = |name: &str| master.keys().contains(&format!("multilock_queue:{{{name}}}"));
+        assert_eq!((is_queued("a"), is_queued("b")), (true, false));
+    }
+    waiting.abort();
 }
 
 /// Each release makes one process ask, however many wait: the first in the queue.
