@@ -131,4 +131,17 @@ mod tests {
         yielding.released(&names, &random);
         assert!(!yielding.is_due(&names) && yielding.until(&names).is_none());
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn names_that_nobody_reports_any_more_are_forgotten() {
+        let (yielding, random) = (Yielding::default(), Random::from_host());
+        let answered = |name: usize| {
+            let names = Names::from(name.to_string().as_str());
+            yielding.note_listeners(&names, 0, true, Instant::now(), &random);
+        };
+        (0..MANY).for_each(answered);
+        tokio::time::sleep(STALE).await;
+        answered(MANY);
+        assert_eq!(yielding.turns.lock().len(), 1);
+    }
 }
