@@ -185,7 +185,7 @@ async fn a_waiter_for_a_name_that_is_held_for_long_does_not_wait_for_another_one
     waiting.abort();
 }
 
-/// A name is deleted by hand, so that no release calls its waiter. Whoever meets the waiter there has it called.
+/// A name is deleted by hand, so that no release calls its waiter. Another client that meets the waiter there has it called.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_nobody_calls_is_called_for_those_behind_it() {
     for reads in [false, true] {
@@ -415,7 +415,7 @@ async fn no_patience_is_one_try() {
     }
 }
 
-/// What no time would change is told as it is, also to a caller without any.
+/// An error that no time would change is told as it is, also to a caller without any.
 #[tokio::test(start_paused = true)]
 async fn no_patience_tells_what_time_does_not_change() {
     let cluster = Cluster::new(3);
