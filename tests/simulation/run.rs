@@ -173,9 +173,10 @@ async fn peace(world: &Arc<World>, seats: &[Arc<Seat>]) {
     sleep(quarantine).await;
     let patience = plan.max_lease + Duration::from_secs(20);
     phase(world, ASKING);
-    let asking = seats
-        .iter()
-        .flat_map(|seat| plan.names.iter().map(move |name| (seat, *name)));
+    forget_a_script(world);
+    // Two tasks of each client, so that one waits behind the other in its line.
+    let of_seat = |seat| plan.names.iter().flat_map(move |name| [(seat, *name); 2]);
+    let asking = seats.iter().flat_map(of_seat);
     join_all(asking.map(async |(seat, name)| {
         let lock = seat.masters().multi_lock(name).wait(patience);
         let lock = Lock::of(lock, plan.kinds.of_turn(seat.place));
@@ -212,6 +213,18 @@ async fn peace(world: &Arc<World>, seats: &[Arc<Seat>]) {
     }
     if let Some(late) = &plan.late {
         be_late(world, seats, late).await;
+    }
+}
+
+/// Lets some masters forget one script, in one of two runs. Its calls are sent again, behind those that came after them.
+fn forget_a_script(world: &Arc<World>) {
+    let mut rng = StdRng::seed_from_u64(world.plan.seed ^ 0xf029_e751);
+    let scripts = ["acquire", "release", "withdraw", "extend"];
+    let script = scripts[rng.random_range(0..scripts.len())];
+    if rng.random_bool(0.5) {
+        for master in world.cluster.iter().filter(|_| rng.random_bool(0.7)) {
+            master.forget_script(script);
+        }
     }
 }
 
