@@ -34,14 +34,16 @@ struct Diagnosis {
 pub(crate) async fn doctor(args: &DoctorArgs, masters: &MastersArgs, voice: Voice) -> Result<u8, Failure> {
     let diagnosis = diagnose(masters.builder()?, args.watch_for, voice).await?;
     let code = code(&diagnosis.findings, args.strict);
-    if args.json {
-        print(&as_text(&json::of(&diagnosis, code), false))?;
+    let printed = if args.json {
+        print(&as_text(&json::of(&diagnosis, code), false))
     } else {
-        print_coloured(&table::of(&diagnosis))?;
-    }
-    if let Some(file) = &args.prometheus {
-        put("--prometheus", file, &metrics::of(&diagnosis, code))?;
-    }
+        print_coloured(&table::of(&diagnosis))
+    };
+    // Also if nothing can be printed: metrics that stay would tell of the look before.
+    let written = args.prometheus.as_ref().map_or(Ok(()), |file| {
+        put("--prometheus", file, &metrics::of(&diagnosis, code))
+    });
+    printed.and(written)?;
     Ok(code)
 }
 

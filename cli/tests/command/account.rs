@@ -424,13 +424,24 @@ async fn a_report_to_stderr_keeps_the_log_that_stderr_is() {
 }
 
 #[tokio::test]
-async fn an_examination_is_printed_even_if_its_metrics_cannot_be_written() {
+async fn an_examination_is_printed_even_if_its_metrics_cannot_be_written_and_the_other_way_round() {
     let servers = three(ARGS).await;
     let mut command = multilock(&urls(&servers));
     command.args(["doctor", "--prometheus", "/no/such/file"]);
     let ended = said(command.spawn().expect("the command")).await;
     assert_eq!(ended.code, Some(125), "{ended:?}");
     assert!(ended.stdout.contains("round trip"), "{ended:?}");
+    let witness = Witness::new();
+    let file = witness.file("doctor.prom");
+    let mut command = multilock(&urls(&servers));
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+    command
+        .args(["doctor", "--prometheus", &file])
+        .stdout(full.expect("a device"));
+    let ended = said(command.spawn().expect("the command")).await;
+    assert_eq!(ended.code, Some(125), "{ended:?}");
+    let metrics = std::fs::read_to_string(&file).expect("metrics");
+    assert!(metrics.contains("multilock_master_up"), "{metrics}");
 }
 
 #[tokio::test]
