@@ -164,7 +164,7 @@ impl OnceJob {
     /// # Errors
     ///
     /// - [`OnceError::Lock`] when the body never began, with the errors of [`MultiLock::lock`]. [`LockError::Invalid`] for a
-    ///   `keep` of zero or of more than 7 days; for several names; and for a lock with
+    ///   `keep` of less than a millisecond or of more than 7 days; for several names; and for a lock with
     ///   [`owner`](MultiLock::owner), [`lease`](MultiLock::lease), [`at_least`](MultiLock::at_least),
     ///   [`sticky`](MultiLock::sticky) or [`write`](MultiLock::write).
     /// - [`OnceError::Lost`] when the hold was lost and the body was dropped at its next await. The job is not marked.

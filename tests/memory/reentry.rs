@@ -152,7 +152,7 @@ async fn an_announced_reentry_into_a_hold_that_is_not_is_refused() {
 
 /// Nobody of this process gets a hold with leaked guards alone, so the next task of its line waits as those of others do.
 #[tokio::test(start_paused = true)]
-async fn who_waits_behind_a_leaked_hold_is_in_the_queues() {
+async fn the_task_behind_a_leaked_hold_is_in_the_queues() {
     for has_left in [false, true] {
         let cluster = Cluster::new(3);
         let masters = connect(&cluster).await;
