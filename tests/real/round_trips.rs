@@ -156,6 +156,8 @@ async fn idling_costs_nothing() {
     let (cluster, masters) = five().await;
     let guard = held_everywhere(&masters.red_lock("a")).await;
     assert_eq!(guard.unlock().await, Ok(Unlocked::Released));
+    // An unlock waits for a quorum, and the other releases are on their way.
+    all_executed(&masters).await;
     start_counting(&cluster).await;
     sleep(Duration::from_secs(1)).await;
     assert_counts(&cluster, &[]).await;
