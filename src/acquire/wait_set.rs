@@ -22,6 +22,7 @@ use crate::acquire::waiting::Waiting;
 use crate::error::LockError;
 use crate::lock::hold_guard::HoldGuard;
 use crate::protocol::tally::LossReason;
+use crate::values::names::Names;
 
 /// Window of the random delay of a set's ticket. Two sets that begin at once draw the same ticket once in as
 /// many microseconds.
@@ -102,10 +103,10 @@ async fn ask_all(
             let keeps_place = refused[index].is_none() && is_reserved(index);
             if let Some(guard) = guard.take() {
                 // A hold that its owner entered again may have more names, for which this waiter does not wait.
-                let names = guard.hold().grant.claim().queued_under();
+                let waits_for = |own: &Names| *own == guard.hold().grant.claim().queued_under();
                 let entry = entries[index]
                     .as_ref()
-                    .filter(|(_, own)| keeps_place && **own == names);
+                    .filter(|(_, own)| keeps_place && waits_for(own));
                 let entry = entry.map(|(entry, _)| entry.clone());
                 guard.give_back(entry);
             }
