@@ -55,16 +55,20 @@ async fn who_forced_and_why_is_told_to_the_holder_and_shown_for_a_day() {
     );
 }
 
-/// The last force is shown also where a master knows an earlier one alone.
-#[tokio::test(start_paused = true)]
-async fn the_last_of_several_forces_is_shown() {
+/// Three masters, and an operator that can be cut off from them.
+async fn with_an_operator() -> (Cluster, Network, Masters) {
     let (cluster, network) = (Cluster::new(3), Network::new(3));
     let operator = Client::new().network(&network);
     let operator = cluster.connect_as(&operator, Masters::builder());
-    let (operator, holding) = (
-        operator.await.expect("connects"),
-        connect_by_default(&cluster).await,
-    );
+    let operator = operator.await.expect("connects");
+    (cluster, network, operator)
+}
+
+/// The last force is shown also where a master knows an earlier one alone.
+#[tokio::test(start_paused = true)]
+async fn the_last_of_several_forces_is_shown() {
+    let (cluster, network, operator) = with_an_operator().await;
+    let holding = connect_by_default(&cluster).await;
     for reason in ["first", "last"] {
         holding.red_lock("a").lock().await.expect("free").leak();
         let lock = operator.red_lock("a").force_reason(reason);
@@ -80,13 +84,8 @@ async fn the_last_of_several_forces_is_shown() {
 /// Without a quorum of masters that show the holders, nothing is taken away.
 #[tokio::test(start_paused = true)]
 async fn a_force_without_a_quorum_takes_nothing_away() {
-    let (cluster, network) = (Cluster::new(3), Network::new(3));
-    let operator = Client::new().network(&network);
-    let operator = cluster.connect_as(&operator, Masters::builder());
-    let (operator, holding) = (
-        operator.await.expect("connects"),
-        connect_by_default(&cluster).await,
-    );
+    let (cluster, network, operator) = with_an_operator().await;
+    let holding = connect_by_default(&cluster).await;
     let guard = holding.red_lock("a").lock().await.expect("free");
     network.cut(1, Direction::Both);
     network.cut(2, Direction::Both);

@@ -11,6 +11,7 @@ use crate::history::Kind;
 use crate::plan::{Class, Kinds, ms};
 use crate::scene::{FENCE, Scene, ahead, in_time, plan, settle, violated};
 use crate::stored::mode;
+use crate::world::Mine;
 
 /// Longer than most waits here, so that nobody is saved by its end.
 pub(super) const LEASE: Duration = ms(10_000);
@@ -334,9 +335,8 @@ async fn those_that_come_later_share_the_token() {
     scene.end().await;
 }
 
-/// A master loses a hold that reads, and gets it again: to read, beside others.
-#[tokio::test(start_paused = true)]
-async fn a_reader_is_taken_again_to_read() {
+/// A reader, and a master that has lost its hold.
+async fn lost_on_one_master() -> (Scene, Option<Mine>) {
     let mut plan = plan(Class::Reckless, ms(3000));
     plan.kinds = Kinds::ReadWrite;
     let scene = Scene::open(plan).await;
@@ -344,6 +344,13 @@ async fn a_reader_is_taken_again_to_read() {
     settle().await;
     scene.forgets(1, "loses a key");
     scene.master(1).evict("a");
+    (scene, first)
+}
+
+/// A master loses a hold that reads, and gets it again: to read, beside others.
+#[tokio::test(start_paused = true)]
+async fn a_reader_is_taken_again_to_read() {
+    let (scene, first) = lost_on_one_master().await;
     sleep(ms(1200)).await;
     stands(&scene, "read", 3);
     let second = scene.lock(1, Ask::new().read().policy(Policy::MultiLock)).await;
@@ -358,13 +365,7 @@ async fn a_reader_is_taken_again_to_read() {
 /// A master loses a hold that reads. Another reader comes there before the first one is taken again, beside it.
 #[tokio::test(start_paused = true)]
 async fn a_reader_is_taken_again_beside_another_one() {
-    let mut plan = plan(Class::Reckless, ms(3000));
-    plan.kinds = Kinds::ReadWrite;
-    let scene = Scene::open(plan).await;
-    let first = scene.lock(0, Ask::new().read()).await;
-    settle().await;
-    scene.forgets(1, "loses a key");
-    scene.master(1).evict("a");
+    let (scene, first) = lost_on_one_master().await;
     let second = scene.lock(1, Ask::new().read().policy(Policy::MultiLock)).await;
     assert!(second.is_some(), "both read");
     sleep(ms(1200)).await;
