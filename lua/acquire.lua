@@ -43,60 +43,11 @@
 -- Atomic for two reasons: no other call may come between the look and the write, and a lock on several names must
 -- never be half-taken. Sent twice, it grants twice and counts once: the count is absolute. A token counts only
 -- together with the grant, so the same script stores it. A queue only ever adds refusals.
+--
+-- The script begins in look.lua, with most of its variables. What is here follows where a name is not free, or more is asked
+-- for than a plain lock.
 
-local call = redis.call
-local owner, lease, top, count, mode, declared, recorded = ARGV[1], ARGV[2], ARGV[3], '1', nil, nil, nil
-local options = ARGV[4]
-if options == 'r' or options == 'w' then
-  mode = options
-elseif options then
-  mode, declared = string.match(options, '^[wr]'), string.find(options, 'd', 1, true)
-  recorded = string.find(options, 'm', 1, true)
-end
-if ARGV[5] then count = ARGV[5] end
-local shared = mode == 'r'
-local token = tonumber(top)
--- The first token of the block.
-local beyond_first = 63
-if options and #options > 1 then beyond_first = (tonumber(string.match(options, '%d+$')) or 64) - 1 end
-if token and not shared then token = token - beyond_first end
-local names = (#KEYS - (recorded and 1 or 0)) / (mode and 5 or 4)
-local last = 3 * names
--- Indices before the first name's fence and readers.
-local fences = last
-local readers_at = fences + names
-
--- The client detects with the stamp that a clock was set forward, or that a memory was wiped.
-local time = call('time')
-local clock = time[1] * 1000000 + time[2]
-local stamp = clock
-if recorded then
-  -- pcall: a key of another type is no record.
-  local record = redis.pcall('get', KEYS[#KEYS])
-  stamp = string.format('%.0f ', stamp) .. (type(record) == 'string' and record or '')
-end
-
--- All keys in one look: a name that was not locked for long has no fence to be read. One reader alone looks otherwise.
-local existing = (not shared or names > 1) and call('exists', unpack(KEYS, 1, fences + names))
-
--- The largest fence, and whether one is absent.
-local highest, absent = 0, false
-for i = fences + 1, token and fences + names or fences do
-  -- pcall: a key of another type is spoilt, too.
-  local stored = existing ~= 0 and redis.pcall('get', KEYS[i])
-  local fence = clock - BEHIND
-  if stored then
-    existing = existing and existing - 1
-    fence = type(stored) == 'string' and tonumber(stored)
-    -- As in fences.lua, whose functions cost more than this look.
-    if not (fence and fence >= 0 and fence <= clock + FAR) then
-      if not declared then return fencing().spoilt(KEYS[i]) end
-      fence = nil
-    end
-  end
-  absent = absent or not stored
-  if fence and fence > highest then highest = fence end
-end
+if spoilt and not declared then return fencing().spoilt(spoilt) end
 
 local now = math.floor(clock / 1000)
 -- One look recognises the common cases:
@@ -140,12 +91,8 @@ if found > 0 then
   end
 end
 
-if found == 0 and not mode then
-  for i = 1, last, 3 do
-    -- The field first: under OOM the script stops here, before anything is written.
-    call('hset', KEYS[i], owner, count)
-    call('pexpire', KEYS[i], lease)
-  end
+if is_taken then
+  -- look.lua has taken the names.
 elseif found == 0 and not joined and shared then
   for n = 1, names do readers().begin(KEYS[3 * n - 2], KEYS[readers_at + n], owner, now + lease) end
 elseif found == 0 and not joined then
@@ -275,7 +222,6 @@ elseif not joined then
   end
 end
 
-local about = ARGV[8]
 if about then
   caption(caption_of(owner), about, not shared and token and string.format('%.0f', token), lease)
   -- A hold that is put back, or taken on more masters, is no news.

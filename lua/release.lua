@@ -1,8 +1,8 @@
 -- release: give up every name that an owner holds here, and call the next waiter.
 --
 -- One hold:
--- KEYS  for each name: the name, its queue, its deadlines; and for a read/write lock, for each name: its readers. A seat has
---       the queue of the name with the permits (permits.lua)
+-- KEYS  for each name: the name, its deadlines; and for a read/write lock, for each name: its readers. A seat has the
+--       deadlines of the name with the permits (permits.lua)
 -- ARGV  rw for a read/write lock, and no such word for any other; owner field; to announce the release to clients of
 --       Redisson's: the word announce and a channel for each name; and to put a waiter into the queues: waiter, ticket,
 --       and 1 if it asks next over the same connection
@@ -56,14 +56,14 @@ end
 
 -- Releases one hold: its first key, its number of names, and the index before its first channel, if it has channels.
 local function release(key, names, channels, owner, is_rw, waiter, ticket, asks)
-  local released, time, queue, others = 0, nil, nil, false
+  local released, time, made, others = 0, nil, nil, false
   for n = 1, names do
-    local at = key + 3 * n - 3
+    local at = key + 2 * n - 2
     -- The ms for which others still read the name, if they are known to have changed, and whether they are fewer than
     -- before.
     local gone, still, is_less = 0, 0, false
     if is_rw then
-      gone, still, is_less = remove_reader(KEYS[at], KEYS[key + 3 * names + n - 1], owner)
+      gone, still, is_less = remove_reader(KEYS[at], KEYS[key + 2 * names + n - 1], owner)
     end
     -- The message to clients of other libraries.
     local notice = '0'
@@ -79,24 +79,24 @@ local function release(key, names, channels, owner, is_rw, waiter, ticket, asks)
     if gone == 1 then
       released = released + 1
       if channels and still == 0 then others = announce(ARGV[channels + n], notice) or others end
-      if waiter or (still == 0 or is_less) and redis.call('exists', KEYS[at + 2]) == 1 then
-        time, queue = time or redis.call('time'), queue or queues()
+      if waiter or (still == 0 or is_less) and redis.call('exists', KEYS[at + 1]) == 1 then
+        time, made = time or redis.call('time'), made or queues()
+        local name, deadlines, queue = KEYS[at], KEYS[at + 1], made.of(KEYS[at + 1])
         local now, here = time[1] * 1000 + math.floor(time[2] / 1000), ''
         if waiter then
-          local number, name = string.match(waiter, '^([^ ]*) ?(%d*)$')
-          if name == '' or tonumber(name) == n then
+          local number, only = string.match(waiter, '^([^ ]*) ?(%d*)$')
+          if only == '' or tonumber(only) == n then
             here = string.match(owner, '^(.*):') .. ':' .. number
-            queue.enqueue(KEYS[at + 1], KEYS[at + 2], now, here, ticket, asks == '1')
+            made.enqueue(queue, deadlines, now, here, ticket, asks == '1')
           end
         end
-        local pool = pool_of(owner, KEYS[at])
+        local pool = pool_of(owner, name)
         if pool then
-          local seat = tonumber(string.match(KEYS[at], '%d+$'))
-          seats(queue, pool).call_first(now, here, seat)
+          seats(made, pool).call_first(now, here, tonumber(string.match(name, '%d+$')))
         elseif still == 0 then
-          queue.call_head(KEYS[at], KEYS[at + 1], KEYS[at + 2], now, here, others and not waiter and LATER)
+          made.call_head(name, queue, deadlines, now, here, others and not waiter and LATER)
         elseif is_less then
-          queue.tell_head(KEYS[at], KEYS[at + 1], KEYS[at + 2], now, still)
+          made.tell_head(name, queue, deadlines, now, still)
         end
       end
     elseif gone ~= 0 and not string.find(gone['err'], 'WRONGTYPE', 1, true) then
@@ -106,7 +106,7 @@ local function release(key, names, channels, owner, is_rw, waiter, ticket, asks)
   local its = released > 0 and caption_of(owner)
   if its then
     redis.pcall('del', its)
-    for n = 1, names do publish(owner, KEYS[key + 3 * n - 1], 'released') end
+    for n = 1, names do publish(owner, KEYS[key + 2 * n - 1], 'released') end
   end
   if released == names then return others and 2 or 1 end
   return {released}
@@ -115,7 +115,7 @@ end
 if ARGV[1] ~= '0' then
   local is_rw = ARGV[1] == 'rw'
   local at = is_rw and 2 or 1
-  local names = #KEYS / (is_rw and 4 or 3)
+  local names = #KEYS / (is_rw and 3 or 2)
   local channels = channels_from(at + 1)
   local behind = channels and channels + names or at
   return release(1, names, channels, ARGV[at], is_rw, ARGV[behind + 1], ARGV[behind + 2], ARGV[behind + 3])
@@ -126,7 +126,7 @@ while at <= #ARGV do
   local names, is_rw = tonumber(ARGV[at + 1]), ARGV[at + 2] == 'rw'
   local channels = channels_from(at + 3)
   answers[#answers + 1] = release(key, names, channels, ARGV[at], is_rw)
-  key = key + names * (is_rw and 4 or 3)
+  key = key + names * (is_rw and 3 or 2)
   at = (channels and channels + names or at + 2) + 1
 end
 return answers

@@ -34,9 +34,9 @@ macro_rules! script {
     };
 }
 
-script!(ACQUIRE, Acquire, "acquire", after "captions", after "labels", after "queue", after "readers", after "fences");
-script!(EXTEND, Extend, "extend", after "forces", after "captions", after "queue", after "permits", after "readers", after "fences");
-script!(RELEASE, Release, "release", after "captions", after "announce", after "queue", after "permits", after "readers");
+script!(ACQUIRE, Acquire, "acquire", after "fences", after "look", after "captions", after "labels", after "queue", after "readers", after "fencing");
+script!(EXTEND, Extend, "extend", after "forces", after "captions", after "queue", after "permits", after "readers", after "fences", after "fencing");
+script!(RELEASE, Release, "release", after "unawaited", after "captions", after "announce", after "queue", after "permits", after "readers");
 script!(DOWNGRADE, Downgrade, "downgrade", after "queue", after "readers");
 script!(RETAIN, Retain, "retain", after "captions", after "queue");
 script!(WITHDRAW, Withdraw, "withdraw", after "queue", after "permits", after "readers");
@@ -44,8 +44,8 @@ script!(INSPECT, Inspect, "inspect", after "forces", after "captions", after "la
 script!(FORCE, Force, "force", after "forces", after "captions", after "announce", after "queue", after "permits", after "readers");
 script!(INTRODUCE, Introduce, "introduce");
 script!(LABEL, Label, "label");
-script!(ACQUIRE_ONCE, Acquire, "acquire", after "captions", after "labels", after "queue", after "readers", after "fences", after "done");
-script!(ACQUIRE_PERMIT, Acquire, "acquire", after "captions", after "labels", after "queue", after "permits", after "readers", after "fences", after "permit");
+script!(ACQUIRE_ONCE, Acquire, "acquire", after "done", after "fences", after "look", after "captions", after "labels", after "queue", after "readers", after "fencing");
+script!(ACQUIRE_PERMIT, Acquire, "acquire", after "captions", after "labels", after "queue", after "permits", after "readers", after "permit", after "fences", after "look", after "fencing");
 script!(LIST, Inspect, "list");
 script!(MARK, Mark, "mark", after "marks");
 script!(FINISH, Mark, "release", after "captions", after "announce", after "queue", after "permits", after "readers", after "marks", after "finish");
@@ -269,7 +269,7 @@ pub(crate) fn extend(renewals: &[Renewal<'_>], fencing: Fencing, strict: bool) -
 
 /// Number of keys of a hold in `lua/release.lua`.
 pub(crate) fn released_keys(claim: &Claim) -> usize {
-    3 * claim.names.len() + readers(claim.kind, &claim.names).len()
+    2 * claim.names.len() + readers(claim.kind, &claim.names).len()
 }
 
 /// Word by which `lua/release.lua` knows a read/write lock, whether it was read or written.
@@ -367,7 +367,10 @@ fn announcement(call: &mut Encoder, claim: &Claim) {
 }
 
 fn keys_to_release(call: &mut Encoder, claim: &Claim) {
-    queues(call, claim.kind, &claim.names);
+    for name in claim.names.iter() {
+        call.word(name);
+        call.keys([deadlines(claim.kind.queued_under(name))]);
+    }
     call.keys(readers(claim.kind, &claim.names));
 }
 
@@ -520,7 +523,7 @@ mod tests {
             beside_redisson: false,
         };
         let owner = claim.field.text();
-        let arguments = |claim: &Claim| words(&release(claim, Some((waiter(), false)))).split_off(9);
+        let arguments = |claim: &Claim| words(&release(claim, Some((waiter(), false)))).split_off(7);
         assert_eq!(arguments(&claim), [&owner, "7:1000", "99"]);
         claim.beside_redisson = true;
         let channels = ["redisson_lock__channel:{a}", "redisson_lock__channel:{b}"];
@@ -598,7 +601,7 @@ mod tests {
     /// The scripts have these numbers and keys in their text.
     #[test]
     fn the_scripts_know_the_size_of_a_block() {
-        let script = include_str!("../../lua/acquire.lua");
+        let script = ACQUIRE.source;
         assert!(script.contains(&format!("a block of {}", Block::SIZE)));
         assert!(script.contains(&format!("local beyond_first = {}\n", Block::SIZE - 1)));
         assert!(script.contains(&format!("or {}) - 1", Block::SIZE)));

@@ -7,6 +7,7 @@ use crate::support::{connect, ms, settle};
 use futures::poll;
 use multilock::sim::{Client, Cluster, Keep, Master};
 use multilock::{FencingToken, LockError, Masters, Owner, Quarantine, Vote};
+use multilock_test_support::scripts::{ACQUIRE, EXTEND};
 use tokio::time::{sleep, timeout};
 
 const FENCE: &str = "multilock_fence:{a}";
@@ -351,17 +352,9 @@ const ACQUIRED: [&str; 4] = ["a", "multilock_revoked:{a}", "multilock_deadlines:
 async fn lost_reply_same_token() {
     let cluster = Cluster::new(1);
     let master = cluster.master(0);
-    let acquire = concat!(
-        include_str!("../../lua/captions.lua"),
-        include_str!("../../lua/labels.lua"),
-        include_str!("../../lua/queue.lua"),
-        include_str!("../../lua/readers.lua"),
-        include_str!("../../lua/fences.lua"),
-        include_str!("../../lua/acquire.lua")
-    );
     let keys = ACQUIRED;
     // Each with the last token of its block.
-    let once = |token: &str| answer(master.eval(acquire, &keys, &["me:1", "30000", token]));
+    let once = |token: &str| answer(master.eval(ACQUIRE, &keys, &["me:1", "30000", token]));
     let [seven, eight, nine] = [70, 80, 90].map(|token| (START + token).to_string());
     assert_eq!(once(&seven), Ok(vec![]), "granted and accepted");
     assert_eq!(
@@ -370,16 +363,10 @@ async fn lost_reply_same_token() {
         "granted, not accepted"
     );
     assert_eq!(fields(&cluster), [["me:1", "1"]], "and counted once");
-    let extend = concat!(
-        include_str!("../../lua/captions.lua"),
-        include_str!("../../lua/permits.lua"),
-        include_str!("../../lua/fences.lua"),
-        include_str!("../../lua/extend.lua")
-    );
     let extended = ["a", "multilock_revoked:{a}", FENCE];
     let raise = |token: &str| {
         answer(master.eval(
-            extend,
+            EXTEND,
             &extended,
             &["0", "me:1", "1", "30000", "1", token, token, "1"],
         ))
@@ -388,7 +375,7 @@ async fn lost_reply_same_token() {
     assert_eq!(raise(&eight), Ok(vec!["1".into()]));
     assert_eq!(stored(master), START + 80);
     let stranger = master.eval(
-        extend,
+        EXTEND,
         &extended,
         &["0", "you:1", "1", "30000", "1", &nine, &nine, "1"],
     );
@@ -403,21 +390,13 @@ async fn lost_reply_same_token() {
 #[tokio::test(start_paused = true)]
 async fn digits_survive_up_to_the_largest() {
     let cluster = Cluster::new(1);
-    let acquire = concat!(
-        include_str!("../../lua/captions.lua"),
-        include_str!("../../lua/labels.lua"),
-        include_str!("../../lua/queue.lua"),
-        include_str!("../../lua/readers.lua"),
-        include_str!("../../lua/fences.lua"),
-        include_str!("../../lua/acquire.lua")
-    );
     let keys = ACQUIRED;
     let largest = (START + 24 * 3_600_000_000 - 1).to_string();
     let args = ["me:1", "30000", &largest];
-    let accepted = answer(cluster.master(0).eval(acquire, &keys, &args));
+    let accepted = answer(cluster.master(0).eval(ACQUIRE, &keys, &args));
     assert_eq!(accepted, Ok(vec![]));
     assert_eq!(
-        answer(cluster.master(0).eval(acquire, &keys, &args)),
+        answer(cluster.master(0).eval(ACQUIRE, &keys, &args)),
         Ok(vec!["3".into(), largest.clone()])
     );
 }

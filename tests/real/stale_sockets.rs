@@ -7,11 +7,12 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::support::{
-    Cluster, Direction, PATIENT, Proxy, RELEASE, Server, all_executed, connect, field, held_everywhere,
-    patient, until, until_free,
+    Cluster, Direction, PATIENT, Proxy, Server, all_executed, connect, field, held_everywhere, patient,
+    until, until_free,
 };
 use futures::poll;
 use multilock::{Masters, Policy, Unlocked};
+use multilock_test_support::scripts::RELEASE;
 use rand::RngExt;
 use tokio::task::yield_now;
 use tokio::time::sleep;

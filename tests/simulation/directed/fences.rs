@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use multilock::sim::{Cluster, Direction, Master};
+use multilock_test_support::scripts::ACQUIRE;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio::time::sleep;
@@ -25,15 +26,7 @@ fn ask_block(master: &Master, last: u64, options: &str) -> Vec<String> {
     let keys = ["a", "multilock_revoked:{a}", "multilock_deadlines:{a}", FENCE];
     let last = last.to_string();
     let args = ["me:1", "1000", &last, options];
-    let acquire = concat!(
-        include_str!("../../../lua/captions.lua"),
-        include_str!("../../../lua/labels.lua"),
-        include_str!("../../../lua/queue.lua"),
-        include_str!("../../../lua/readers.lua"),
-        include_str!("../../../lua/fences.lua"),
-        include_str!("../../../lua/acquire.lua")
-    );
-    let reply = master.eval(acquire, &keys, &args).expect("an answer");
+    let reply = master.eval(ACQUIRE, &keys, &args).expect("an answer");
     master.command(&["DEL", "a"]).expect("released");
     reply[1..].to_vec()
 }

@@ -3,6 +3,7 @@
 //! * [`Cluster`]: n independent masters; [`Server`]: one of them, or one with options of its own.
 //! * [`Proxy`]: a TCP proxy that delays, holds, cuts and abandons connections.
 //! * [`StandIn`]: a server that answers as another one does, by a [`Script`], with a real one behind it.
+//! * [`scripts`]: the scripts, for calls by hand.
 //! * `Authority` (feature `authority`): certificates of one's own, and servers with them.
 //! * [`native::Native`]: a server as a process, with methods that return errors instead of panicking.
 //! * [`foreign`]: stand-ins for the lock libraries that others run on the same masters; [`contest`]: ours and
@@ -28,6 +29,7 @@ pub mod linearizability;
 mod locks;
 pub mod native;
 mod proxy;
+pub mod scripts;
 mod server;
 pub mod spawn;
 mod stand_in;
@@ -38,7 +40,7 @@ pub use authority::Authority;
 pub use child::{child, in_a_child, is_child};
 pub use cluster::Cluster;
 pub use locks::{
-    PATIENT, RELEASE, WITHIN, acquire, all_executed, called_before, connect, connect_beside, extend, field,
+    PATIENT, WITHIN, acquire, all_executed, called_before, connect, connect_beside, extend, field,
     heard_from_all, held_everywhere, label, patient, release, start, three, until, until_free, vote, waiters,
     within,
 };

@@ -8,33 +8,8 @@ use multilock::{
 use redis::Value;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::scripts::{ACQUIRE, EXTEND, RELEASE};
 use super::server::Server;
-
-const ACQUIRE: &str = concat!(
-    include_str!("../../../lua/captions.lua"),
-    include_str!("../../../lua/labels.lua"),
-    include_str!("../../../lua/queue.lua"),
-    include_str!("../../../lua/readers.lua"),
-    include_str!("../../../lua/fences.lua"),
-    include_str!("../../../lua/acquire.lua")
-);
-const EXTEND: &str = concat!(
-    include_str!("../../../lua/forces.lua"),
-    include_str!("../../../lua/captions.lua"),
-    include_str!("../../../lua/queue.lua"),
-    include_str!("../../../lua/permits.lua"),
-    include_str!("../../../lua/readers.lua"),
-    include_str!("../../../lua/fences.lua"),
-    include_str!("../../../lua/extend.lua")
-);
-pub const RELEASE: &str = concat!(
-    include_str!("../../../lua/captions.lua"),
-    include_str!("../../../lua/announce.lua"),
-    include_str!("../../../lua/queue.lua"),
-    include_str!("../../../lua/permits.lua"),
-    include_str!("../../../lua/readers.lua"),
-    include_str!("../../../lua/release.lua")
-);
 
 /// The keys and channels that belong to a name.
 fn key(prefix: &str, name: &str) -> String {
@@ -56,10 +31,10 @@ pub async fn acquire(server: &Server, names: &[&str], owner: &str, lease_ms: &st
 
 /// Runs release by hand, unfenced, for one name; its answer.
 pub async fn release(server: &Server, name: &str, owner: &str) -> Value {
-    let (queue, deadlines) = (key("multilock_queue", name), key("multilock_deadlines", name));
+    let deadlines = key("multilock_deadlines", name);
     let channel = key("redisson_lock__channel", name);
     let args = [owner, "announce", &channel];
-    eval(server, RELEASE, &[name, &queue, &deadlines], &args).await
+    eval(server, RELEASE, &[name, &deadlines], &args).await
 }
 
 /// How many waiters stand in the queue for a name.

@@ -2,39 +2,10 @@
 
 use std::time::Duration;
 
+use multilock_test_support::scripts::{ACQUIRE, DOWNGRADE, EXTEND, RELEASE};
+
 use super::theirs::NAME;
 use super::walk::Master;
-
-pub(crate) const ACQUIRE: &str = concat!(
-    include_str!("../../../../lua/captions.lua"),
-    include_str!("../../../../lua/labels.lua"),
-    include_str!("../../../../lua/queue.lua"),
-    include_str!("../../../../lua/readers.lua"),
-    include_str!("../../../../lua/fences.lua"),
-    include_str!("../../../../lua/acquire.lua")
-);
-pub(crate) const EXTEND: &str = concat!(
-    include_str!("../../../../lua/forces.lua"),
-    include_str!("../../../../lua/captions.lua"),
-    include_str!("../../../../lua/queue.lua"),
-    include_str!("../../../../lua/permits.lua"),
-    include_str!("../../../../lua/readers.lua"),
-    include_str!("../../../../lua/fences.lua"),
-    include_str!("../../../../lua/extend.lua")
-);
-const RELEASE: &str = concat!(
-    include_str!("../../../../lua/captions.lua"),
-    include_str!("../../../../lua/announce.lua"),
-    include_str!("../../../../lua/queue.lua"),
-    include_str!("../../../../lua/permits.lua"),
-    include_str!("../../../../lua/readers.lua"),
-    include_str!("../../../../lua/release.lua")
-);
-const DOWNGRADE: &str = concat!(
-    include_str!("../../../../lua/queue.lua"),
-    include_str!("../../../../lua/readers.lua"),
-    include_str!("../../../../lua/downgrade.lua")
-);
 
 /// A message that a client of ours has sent, or will send.
 #[derive(Clone)]
@@ -79,7 +50,7 @@ impl Message {
     }
 
     pub(crate) fn release(owner: &str) -> Self {
-        let keys = [NAME, QUEUE, DEADLINES, READERS];
+        let keys = [NAME, DEADLINES, READERS];
         Self::new(
             RELEASE,
             owner,

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use multilock_test_support::scripts::{ACQUIRE, EXTEND};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio::time::sleep;
 
 use super::counts::Counts;
-use super::ours::{ACQUIRE, EXTEND, Message, READERS};
+use super::ours::{Message, READERS};
 use super::theirs::{LOCKS, NAME, Theirs};
 
 /// Server that the clients of both sides use.
