@@ -44,7 +44,14 @@ pub(crate) async fn force_release(args: &ForceArgs, masters: &Masters, voice: Vo
     let shown: HashSet<&Holder> = seen.iter().flat_map(holders).collect();
     let is_string_shown = seen.iter().any(has_string);
     let was_shown = |holder: &Holder| shown.contains(holder) || (is_string_shown && is_string(holder));
-    let is_meant = |holder: &Holder| meant.is(holder) && (args.yes || was_shown(holder));
+    // A writer of Redisson's that reads as well has a field for each, and an inspection shows the writer's alone.
+    let reads_beside = |holder: &Holder| {
+        let writer = format!("{}:write", hold_id(holder));
+        let mut shown = shown.iter();
+        shown.any(|shown| meant.is(shown) && hold_id(shown) == writer)
+    };
+    let is_meant =
+        |holder: &Holder| meant.is(holder) && (args.yes || was_shown(holder)) || reads_beside(holder);
     let forced = lock.force_release_from(is_meant).await?;
     if forced.former.is_empty() {
         let names = args.names.join(", ");

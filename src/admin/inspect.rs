@@ -11,7 +11,7 @@ use crate::protocol::kind::HoldKind;
 use crate::protocol::reply::{self, FieldEntry, FirstWaiting, Report, StoredName};
 use crate::round::pool::Pool;
 use crate::round::{Round, Trust};
-use crate::values::holder::Holder;
+use crate::values::holder::{Holder, WRITER};
 use crate::values::last_force::LastForce;
 use crate::values::names::Names;
 use crate::values::token::FencingToken;
@@ -19,9 +19,6 @@ use crate::values::votes::Vote;
 
 /// Field of a read/write lock, beside its holders, with the mode in which it is held.
 const MODE: &str = "mode";
-
-/// End of the field of a writer of Redisson's.
-const WRITER: &str = ":write";
 
 /// Field of a name that clients of this crate read, whatever mode it has (`lua/readers.lua`).
 const READ_UNTIL: &str = "multilock";

@@ -4,6 +4,9 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+/// End of the owner of a writer of Redisson's.
+pub(crate) const WRITER: &str = ":write";
+
 /// An owner as the masters store it. An owner's full text is enough to release the lock. So an owner is shown only in
 /// part, or by the label of its client if that is known.
 ///
@@ -88,10 +91,14 @@ struct OwnerExcerpt<'a>(&'a str);
 
 impl fmt::Display for OwnerExcerpt<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let start: String = self.0.chars().take(8).collect();
-        match self.0.rsplit_once(':') {
-            Some((_, number)) => write!(f, "{start}…:{number}"),
-            None => write!(f, "{start}…"),
+        let (owner, end) = match self.0.strip_suffix(WRITER) {
+            Some(owner) => (owner, WRITER),
+            None => (self.0, ""),
+        };
+        let start: String = owner.chars().take(8).collect();
+        match owner.rsplit_once(':') {
+            Some((_, number)) => write!(f, "{start}…:{number}{end}"),
+            None => write!(f, "{start}…{end}"),
         }
     }
 }
@@ -132,5 +139,12 @@ mod tests {
         assert_eq!(known.redacted_owner().to_string(), unknown.to_string());
         assert_eq!(format!("{known:?}"), "Holder(01234567…:17, \"billing@host:1\")");
         assert_eq!(format!("{unknown:?}"), "Holder(01234567…:17)");
+    }
+
+    /// Otherwise all threads of a client would be shown alike.
+    #[test]
+    fn a_writer_of_redissons_is_shown_with_its_thread() {
+        let writer = Holder::new("0123456789abcdef:17:write", None, None);
+        assert_eq!(writer.to_string(), "01234567…:17:write");
     }
 }

@@ -62,6 +62,29 @@ async fn a_program_that_reads_the_terminal_gets_it_wherever_its_stdin_is() {
     until_free(&servers, "a").await;
 }
 
+/// From its start, and without a read.
+#[tokio::test]
+async fn a_job_of_its_own_gives_the_program_the_foreground() {
+    let (servers, mut pty) = before_a_terminal().await;
+    let script = "set -- $(ps -o tpgid=,pgid= -p $$); [ $1 = $2 ] && echo in front $((20 + 3))";
+    pty.line(&format!("multilock run a -c -- '{script}'"));
+    pty.until("in front 23").await;
+    until_free(&servers, "a").await;
+}
+
+/// A program that is killed cannot do that.
+#[tokio::test]
+async fn the_settings_of_the_terminal_come_back_after_a_program_that_was_killed() {
+    let (servers, mut pty) = before_a_terminal().await;
+    // In a script: an interactive shell would restore them by itself.
+    let killed = r#"multilock run a -c -- "stty -echo; kill -9 \$\$""#;
+    pty.line(&format!(
+        r#"sh -c '{killed}; stty -a | grep -q " echo " && echo heard $((20 + 3))'"#
+    ));
+    pty.until("heard 23").await;
+    until_free(&servers, "a").await;
+}
+
 /// One after the other, with a line when it has come to its end.
 fn script(witness: &Witness, body: &str) -> String {
     let path = witness.file("script");
@@ -139,6 +162,17 @@ async fn a_wait_in_the_background_leaves_the_prompt_alone() {
     pty.until("over 24").await;
     let screen = pty.screen();
     assert!(!screen[before..].contains("\x1b[K"), "{screen:?}");
+}
+
+/// A read of the terminal would stop it there, and it has to renew.
+#[tokio::test]
+async fn a_hold_in_the_background_goes_on() {
+    let (servers, mut pty) = before_a_terminal().await;
+    pty.line("multilock hold a &");
+    pty.until("stdin cannot be read").await;
+    pty.line("kill %1; wait %1; echo status $?, $((20 + 3))");
+    pty.until("status 143, 23").await;
+    until_free(&servers, "a").await;
 }
 
 #[tokio::test]
@@ -302,6 +336,25 @@ async fn a_force_spares_a_holder_that_came_after_the_question() {
     later.unlock().await.expect("still held");
 }
 
+#[tokio::test]
+async fn nothing_is_done_without_a_yes() {
+    let (servers, mut pty) = before_a_terminal().await;
+    let masters = connect(urls(&servers)).await;
+    let guard = held_everywhere(&masters.red_lock("a")).await;
+    for (verb, question) in [
+        ("force-release", "Take it away?"),
+        ("forget-done", "Forget that it is done?"),
+    ] {
+        for answer in ["n", "", "yet"] {
+            pty.line(&format!("multilock {verb} a; echo status $?, $((20 + 3))"));
+            pty.until(question).await;
+            pty.line(answer);
+            pty.until("status 1, 23").await;
+        }
+    }
+    guard.unlock().await.expect("left alone");
+}
+
 /// It may be another library's lock, which has no holder that could be shown.
 #[tokio::test]
 async fn a_force_deletes_a_string_that_was_shown() {
@@ -318,4 +371,26 @@ async fn a_force_deletes_a_string_that_was_shown() {
     pty.line("Yes");
     pty.until("status 0, 23").await;
     until_free(&servers, "a").await;
+}
+
+/// It has a field for each, and that of the writer is shown.
+#[tokio::test]
+async fn a_force_takes_a_name_away_from_a_writer_of_redissons_that_reads_as_well() {
+    let (servers, mut pty) = before_a_terminal().await;
+    let fields = ["mode", "write", "7d1e2c3b-0:1:write", "1", "7d1e2c3b-0:1", "1"];
+    for options in ["", "--yes --if-hold 7d1e2c3b:1:write"] {
+        for server in &servers {
+            server.command(&[&["HSET", "a"], &fields[..]].concat()).await;
+        }
+        pty.line(&format!(
+            "multilock force-release a {options}; echo status $?, $((20 + 3))"
+        ));
+        if options.is_empty() {
+            pty.until("a held by 7d1e2c3b…:1:write").await;
+            pty.until("Take it away?").await;
+            pty.line("y");
+        }
+        pty.until("status 0, 23").await;
+        until_free(&servers, "a").await;
+    }
 }
