@@ -367,7 +367,8 @@ pub(crate) struct WaitReadyArgs {
 
 /// Show every lock that is held or waited for
 ///
-/// The masters search all their keys, about 400 at a time. The exit code is 0, or 69 without the answers of a majority.
+/// The masters search all their keys, about 400 at a time. The exit code is 0. Without the answers of a majority it is 69, or 78
+/// for too many unfit masters.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ListArgs {
     /// Only names that match this pattern of Redis: `invoice:*`

@@ -307,7 +307,7 @@ async fn under<M: Mode>(
                 // The library has counted from the end of the connecting.
                 *waited = wait;
             }
-            return refused(args, account, error);
+            return refused(job, account, error);
         }
         Err(signal) => return Ok(End::Signal(signal)),
     };
@@ -373,11 +373,13 @@ async fn acquire<M: Mode>(
     }
 }
 
-fn refused(args: &TakeArgs, account: &mut Account, error: LockError) -> Result<End, Failure> {
+fn refused(job: &Job<'_>, account: &mut Account, error: LockError) -> Result<End, Failure> {
     let mut failure = Failure::from(error);
     if failure.code == exit::HELD {
         account.contended();
-        failure.code = args.conflict_exit_code;
+        failure.code = job.args.conflict_exit_code;
+    } else if failure.code == exit::NO_QUORUM {
+        failure.code = exit::code_of_too_few(job.masters, job.args.policy);
     }
     Err(failure)
 }

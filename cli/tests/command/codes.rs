@@ -3,11 +3,11 @@
 use std::process::Stdio;
 
 use multilock_test_support::{
-    Server, connect, held_everywhere, three, undisturbed, until, until_free, waiters,
+    Keep, Server, connect, held_everywhere, three, undisturbed, until, until_free, waiters,
 };
 use rustix::process::Signal;
 use tokio::io::AsyncWriteExt;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::stage::{PROGRAM, Said, Witness, ms, multilock, run, said, signal, urls, with_variables_of};
 
@@ -157,7 +157,7 @@ async fn it_dies_of_the_signal_that_ended_the_program() {
 #[tokio::test]
 async fn wrong_usage() {
     let servers = three(ARGS).await;
-    let rows: [(&[&str], &str); 23] = [
+    let rows: [(&[&str], &str); 24] = [
         (&["a"], "required"),
         (
             &["a", "-c", "--", "echo", "hi", "there"],
@@ -179,6 +179,10 @@ async fn wrong_usage() {
         (
             &["a", "--max-hold", "29s", "--", "true"],
             "--max-hold: 29s is not allowed; allowed: 30s or more, the lease",
+        ),
+        (
+            &["a", "--min-validity", "30s", "--", "true"],
+            "--min-validity: 30s is not allowed; allowed: less than ",
         ),
         (&["a", "-s", "SOON", "--", "true"], "a signal such as TERM"),
         (&["a", "--quarantine", "x", "--", "true"], "allowed: auto, off"),
@@ -221,6 +225,11 @@ async fn wrong_usage() {
             assert_eq!(ended.stdout, "", "{args:?}");
         }
     }
+    // A misspelt option is hardly meant as a name.
+    let ended = run(multilock(&NOBODY), &["--wiat", "1s", "a", "--", "true"]).await;
+    assert_eq!(ended.code, Some(64), "{ended:?}");
+    let is_one_tip = ended.stderr.contains("'--wait'") && !ended.stderr.contains("to name a lock");
+    assert!(is_one_tip, "{ended:?}");
     let mut nobody = multilock(&urls(&servers));
     nobody.env_remove("MULTILOCK_NODES");
     let ended = run(nobody, &["a", "--", "true"]).await;
@@ -445,6 +454,57 @@ async fn masters_that_cannot_be_used() {
         !ended.stderr.contains("wrong:") && !ended.stderr.contains(":wrong@"),
         "{ended:?}"
     );
+}
+
+/// A master out of reach may come back. A wait does not help against an unfit one, although a majority can be used.
+#[tokio::test]
+async fn a_master_that_the_policy_needs_and_that_cannot_be_used() {
+    let servers = three(ARGS).await;
+    let ask = async |args: &[&str]| {
+        let mut command = multilock(&urls(&servers));
+        said(command.args(args).spawn().expect("the command")).await
+    };
+    let all: &[&str] = &["run", "a", "--policy", "multi", "-n", "--", "true"];
+    servers[0].kill().await;
+    let ended = ask(all).await;
+    assert_eq!(ended.code, Some(69), "{ended:?}");
+    servers[0].restart(Keep::Data).await;
+    let port = servers[1].port().to_string();
+    servers[0].command(&["REPLICAOF", "127.0.0.1", &port]).await;
+    for (args, code) in [
+        (all, 78),
+        (&["run", "a", "--policy", "multi", "-w", "1s", "--", "true"], 78),
+        (&["run", "a", "-n", "--", "true"], 0),
+    ] {
+        let ended = ask(args).await;
+        assert_eq!(ended.code, Some(code), "{args:?}: {ended:?}");
+    }
+    // Neither the unfit one nor the one out of reach alone keeps a majority from answering.
+    servers[2].kill().await;
+    let ended = ask(&["held", "a"]).await;
+    assert_eq!(ended.code, Some(69), "{ended:?}");
+}
+
+/// The time until enough masters are connected is a part of the wait.
+#[tokio::test]
+async fn a_wait_counts_from_the_start_of_the_command() {
+    let servers = three(ARGS).await;
+    let guard = held_everywhere(&connect(urls(&servers)).await.red_lock("a")).await;
+    for server in &servers[..2] {
+        server.freeze().await;
+    }
+    let begun = Instant::now();
+    let args = ["a", "-w", "8s", "--connect-timeout", "1s", "--", "true"];
+    let (ended, ()) = tokio::join!(run(multilock(&urls(&servers)), &args), async {
+        sleep(ms(4_000)).await;
+        for server in &servers[..2] {
+            server.thaw().await;
+        }
+    });
+    assert_eq!(ended.code, Some(75), "{ended:?}");
+    let took = begun.elapsed();
+    assert!(took > ms(7_900) && took < ms(11_000), "{took:?}");
+    drop(guard);
 }
 
 /// It is no master that is out of reach, which would be waited for.
@@ -699,8 +759,11 @@ async fn a_release_that_is_not_confirmed() {
 async fn stdin_goes_through_and_the_environment_tells_of_the_hold() {
     let servers = three(ARGS).await;
     let mut command = multilock(&urls(&servers));
-    let script = "cat; echo $MULTILOCK_HELD $MULTILOCK_NAMES $MULTILOCK_TOKEN $MULTILOCK_EXPIRES_AT";
+    let script =
+        "cat; echo $MULTILOCK_HELD $MULTILOCK_NAMES $MULTILOCK_TOKEN $MULTILOCK_EXPIRES_AT$MULTILOCK_SEAT";
     command
+        // The seat of a program around it is none of this one.
+        .env("MULTILOCK_SEAT", "9")
         .args(["run", "a,b", "-n", "-c", "--", script])
         .stdin(Stdio::piped());
     let mut running = command.spawn().expect("the command");
@@ -735,6 +798,9 @@ async fn a_signal_ends_the_wait_and_leaves_nothing() {
             .spawn();
         let waiting = waiting.expect("the command");
         until("it waits", async || waiters(&servers[0], "a").await == 1).await;
+        // As after a stop, this one ends nothing.
+        signal(&waiting, Signal::CONT);
+        sleep(ms(300)).await;
         signal(&waiting, name);
         let ended = said(waiting).await;
         assert_eq!(ended.signal, Some(number), "{ended:?}");
