@@ -224,3 +224,41 @@ pub(crate) async fn connect(
         sleep(PAUSE).await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::Args;
+
+    fn told(args: &[&str]) -> Vec<(&'static str, Option<OsString>)> {
+        let args = [&["multilock", "list"], args].concat();
+        let args = Args::try_parse_from(args).expect("arguments");
+        args.masters.variables()
+    }
+
+    /// Every program that a program starts reads them.
+    #[test]
+    fn a_list_with_a_login_is_told_to_no_program() {
+        for (nodes, is_told) in [
+            ("redis://a,redis://b", true),
+            ("redis://a,redis://:secret@b", false),
+            ("unix:///a,unix:///b?pass=secret", false),
+        ] {
+            let told = told(&["--nodes", nodes]);
+            let expected = is_told.then(|| nodes.into());
+            assert!(told.contains(&("MULTILOCK_NODES", expected)), "{told:?}");
+            assert!(told.contains(&("MULTILOCK_NODES_FILE", None)), "{told:?}");
+        }
+    }
+
+    #[test]
+    fn a_set_for_tests_is_told_to_the_program() {
+        let told = told(&["--for-tests", "2s"]);
+        assert!(
+            told.contains(&("MULTILOCK_FOR_TESTS", Some("2s".into()))),
+            "{told:?}"
+        );
+    }
+}

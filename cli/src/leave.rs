@@ -154,6 +154,12 @@ mod tests {
         assert_eq!(fs::read_to_string(&file).expect("a file"), "done once more");
     }
 
+    /// A collector would refuse the whole file.
+    #[test]
+    fn a_label_may_have_anything_in_it() {
+        assert_eq!(escaped("a\"b\\c\nd"), r#"a\"b\\c\nd"#);
+    }
+
     #[test]
     fn a_pipe_without_a_reader_is_refused_at_once() {
         let folder = tempfile::tempdir().expect("a directory");

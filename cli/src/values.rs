@@ -133,6 +133,22 @@ mod tests {
         }
     }
 
+    /// As in variables of the library.
+    #[test]
+    fn switches_are_words_or_digits() {
+        for (text, is_on) in [
+            ("yes", true),
+            (" on ", true),
+            ("1", true),
+            ("no", false),
+            ("off", false),
+            ("0", false),
+        ] {
+            assert_eq!(switch(text), Ok(is_on), "{text}");
+        }
+        assert!(switch("maybe").is_err() && switch("").is_err());
+    }
+
     #[test]
     fn hosts_are_names() {
         let parsed = |text| host_name(text).map(|host| (host.name, host.port));

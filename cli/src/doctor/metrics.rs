@@ -87,3 +87,13 @@ pub(super) fn of(diagnosis: &Diagnosis, code: u8) -> String {
     let _ = writeln!(text, "{name} {code}");
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_may_be_behind() {
+        assert_eq!([-1_500_000, 0, 250].map(seconds), [-1.5, 0.0, 0.000_25]);
+    }
+}

@@ -327,6 +327,23 @@ async fn arguments_and_variables_that_are_refused_are_reported() {
         text.contains("\"invalid\"") && text.contains("--textfile: "),
         "{text}"
     );
+    // Other commands have no such options, and leave no such files.
+    let [text, _] = reported("held", &["a", "--report", &report], no_variable).await;
+    assert_eq!(text, "before");
+}
+
+#[tokio::test]
+async fn a_device_takes_both_reports_and_a_new_file_one_of_them() {
+    let servers = three(ARGS).await;
+    let witness = Witness::new();
+    let new = witness.file("new.json");
+    for (file, code) in [(new.as_str(), 64), ("/dev/null", 0)] {
+        let args = ["a", "--report", file, "--textfile", file, "--", "true"];
+        let ended = run(multilock(&urls(&servers)), &args).await;
+        assert_eq!(ended.code, Some(code), "{file}: {ended:?}");
+    }
+    let text = std::fs::read_to_string(&new).expect("a report");
+    assert!(text.contains("\"invalid\""), "{text}");
 }
 
 /// As after `run NAME`.

@@ -322,6 +322,7 @@ async fn other_sites_get_nothing() {
         "content-security-policy: default-src 'none'",
         "x-frame-options: DENY",
         "x-content-type-options: nosniff",
+        "cache-control: no-store",
         // With `no-referrer`, a browser sends the form of the token with `Origin: null`, which is refused.
         "referrer-policy: same-origin",
     ] {
@@ -335,7 +336,7 @@ async fn a_token_opens_the_page() {
     let witness = Witness::new();
     let file = witness.file("token");
     std::fs::write(&file, "correct-horse-battery\n").expect("a file");
-    let console = console(&servers, &["--token-file", &file]).await;
+    let console = console(&servers, &["--token-file", &file, "--host", "locks.example"]).await;
     for path in ["/", "/events", "/page.js", "/force"] {
         let answer = console.get(path, &[]).await;
         assert_eq!(answer.status, 401, "{path}");
@@ -366,6 +367,12 @@ async fn a_token_opens_the_page() {
         "{}",
         answer.text
     );
+    // Behind a proxy with TLS the browser keeps it to TLS.
+    let by_tls = [("Host", "locks.example"), ("Origin", "https://locks.example")];
+    let answer = console
+        .ask("POST", "/token", &by_tls, "token=correct-horse-battery")
+        .await;
+    assert!(answer.text.contains("Path=/; Secure\r\n"), "{}", answer.text);
     // Browsers send cookies to every port of a host, so the token of another console may be beside this one.
     let cookie = format!(
         "multilock_console_1=another-horse-battery; multilock_console_{}=correct-horse-battery",
@@ -554,9 +561,21 @@ async fn a_lock_is_taken_away_with_the_flag_and_not_without() {
     assert_eq!(done.status, 200);
     assert!(done.text.contains(&guard.holder().to_string()), "{}", done.text);
     assert!(!is_held(&masters).await);
-    let taken = format!("took a away from {}, reason: \"\"\n", guard.holder());
+    // A name with a line of its own, and a reason.
+    let other = held_everywhere(&masters.red_lock("b\nc")).await;
+    let hold = other.holder().redacted_owner().to_string().replace('…', "");
+    let body = format!(r#"{{"name":"b\nc","hold":"{hold}","reason":"stuck, #1234"}}"#);
+    let done = forcing.ask("POST", "/force", &[("Origin", &url)], &body).await;
+    assert_eq!(done.status, 200);
+    let seen = masters.red_lock("b\nc").inspect().await.expect("they tell");
+    let force = seen[0].last_force.as_ref().expect("a force");
+    assert_eq!(force.reason.as_deref(), Some("stuck, #1234"));
+    let holder = guard.holder();
+    let taken = format!(r#"took b\nc away from {holder}, reason: "stuck, #1234""#);
     let journal = forcing.journal(&taken).await;
-    assert_eq!(journal.matches(" took ").count(), 1, "{journal}");
+    assert_eq!(journal.matches(" took ").count(), 2, "{journal}");
+    let taken = format!("took a away from {holder}, reason: \"\"\n");
+    assert!(journal.contains(&taken), "{journal}");
 }
 
 async fn is_held(masters: &multilock::Masters) -> bool {

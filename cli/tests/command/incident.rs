@@ -97,6 +97,8 @@ async fn a_watched_list_goes_on_after_an_outage() {
     assert!(told.starts_with("multilock: the locks are unknown: "), "{told}");
     // Lines from before the outage.
     while timeout(ms(2500), lines.next_line()).await.is_ok() {}
+    let again = timeout(ms(100), errors.next_line()).await;
+    assert!(again.is_err(), "it is told once: {again:?}");
     for server in &servers[..2] {
         server.thaw().await;
     }

@@ -77,6 +77,14 @@ async fn what_a_program_is_told_holds_with_the_options_for_the_masters() {
         .current_dir(dir.path());
     let ended = run(command, &["a,b", "-n", "-c", "--", &script]).await;
     assert_eq!(ended.stdout, "0\n", "{ended:?}");
+    // The option overrides the variable for the program, too: both at once would be refused.
+    std::fs::write(dir.path().join("others"), &nobody[0]).expect("written");
+    let mut command = multilock(&nobody);
+    command.env_remove("MULTILOCK_NODES");
+    command.env("MULTILOCK_NODES_FILE", dir.path().join("others"));
+    let args = ["a,b", "-n", "--nodes", &list, "-c", "--", &script];
+    let ended = run(command, &args).await;
+    assert_eq!(ended.stdout, "0\n", "{ended:?}");
     let told =
         r#"env | grep -E "^MULTILOCK_(NODE_T|CONN|DRIFT|QUAR|ALLOW|STRICT)" | sort; echo "$MULTILOCK_NODES""#;
     let with_login = urls(&servers).join(",").replace("//", "//default:secret@");
@@ -191,7 +199,12 @@ async fn control_characters_of_others_do_not_reach_the_terminal() {
         server.command(&["HSET", "a", owner, "1"]).await;
         server.command(&["PEXPIRE", "a", "600000"]).await;
     }
+    for server in &servers {
+        server.command(&["HSET", "x\ny", "7d1e2c3b:1", "1"]).await;
+    }
     let urls = urls(&servers);
+    let told = ask(&urls, &["list"]).await;
+    assert!(told.stdout.contains(r"x\ny"), "{told:?}");
     let escaped = r"\u{1b}]0;\u{7f}\u{9b}31";
     for (args, stays) in [
         (&["inspect", "a"][..], true),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::process::Stdio;
 
 use multilock_test_support::{
-    Keep, Server, WITHIN, connect, held_everywhere, patient, three, until, until_free,
+    Keep, Server, WITHIN, connect, held_everywhere, patient, three, until, until_free, waiters,
 };
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::timeout;
@@ -326,6 +326,50 @@ async fn a_change_is_a_line() {
     guard.unlock().await.expect("held");
     until("free").await;
     watching.kill().await.expect("it runs");
+}
+
+#[tokio::test]
+async fn a_writer_and_those_that_wait_to_read_are_told_as_such() {
+    let servers = three(ARGS).await;
+    let masters = connect(urls(&servers)).await;
+    let _guard = held_everywhere(&masters.red_lock("a").write()).await;
+    let mut waiting = Vec::new();
+    for kind in [&["--shared"][..], &[]] {
+        let mut command = multilock(&urls(&servers));
+        command.args([&["run", "a"], kind, &["--", "true"]].concat());
+        waiting.push(command.spawn().expect("the command"));
+    }
+    until("one waits to read, and one to write", async || {
+        let told = ask(&servers, &["inspect", "a", "--json"]).await;
+        let told: serde_json::Value = serde_json::from_str(&told.stdout).expect("JSON");
+        let node = &told[0]["nodes"][0];
+        assert_eq!(node["state"], "written", "{told:#}");
+        told[0]["waiting"] == 2 && told[0]["waiting_to_read"] == 1
+    })
+    .await;
+}
+
+/// Its time grows from look to look.
+#[tokio::test]
+async fn a_wait_that_goes_on_is_no_change() {
+    let servers = three(ARGS).await;
+    let masters = connect(urls(&servers)).await;
+    let _guard = held_everywhere(&masters.red_lock("a")).await;
+    let mut waiting = multilock(&urls(&servers));
+    let waiting = waiting.args(["run", "a", "--", "true"]).spawn();
+    let _waiting = waiting.expect("the command");
+    until("it waits", async || waiters(&servers[0], "a").await == 1).await;
+    let mut command = multilock(&urls(&servers));
+    let watching = command.args(["watch", "a", "--every", "20ms"]).spawn();
+    let mut watching = watching.expect("the command");
+    let mut lines = BufReader::new(watching.stdout.take().expect("a pipe")).lines();
+    let mut count = 0;
+    while let Ok(line) = timeout(ms(1_000), lines.next_line()).await {
+        count += 1;
+        // Masters may be a moment apart.
+        assert!(count < 10, "{line:?}");
+    }
+    assert!(count > 0);
 }
 
 #[tokio::test]

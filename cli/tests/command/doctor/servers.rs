@@ -16,6 +16,20 @@ async fn a_replica() {
     assert_eq!(diagnosis.told["masters"][2]["role"], "slave");
 }
 
+/// In whichever order the masters are listed.
+#[tokio::test]
+async fn the_worst_finding_comes_first() {
+    let servers = three(&[]).await;
+    let slack = ["CONFIG", "SET", "appendfsync", "everysec"];
+    servers[0].command(&slack).await;
+    let port = servers[1].port().to_string();
+    servers[2].command(&["REPLICAOF", "127.0.0.1", &port]).await;
+    let diagnosis = doctor(all(&urls(&servers))).await;
+    let findings = diagnosis.told["findings"].as_array().expect("a list");
+    let severities: Vec<_> = findings.iter().map(|finding| &finding["severity"]).collect();
+    assert_eq!(severities, ["error", "warning"], "{findings:#?}");
+}
+
 #[tokio::test]
 async fn a_server_under_two_names() {
     let servers = three(&[]).await;
@@ -158,7 +172,11 @@ async fn a_clock_that_is_ahead() {
         // Or it would seem to have run for longer, or not at all.
         ahead.restart(Keep::Data).await;
     };
-    for (seconds, seen) in [(3, "3.0s ahead of"), (-3, "3.0s behind")] {
+    for (seconds, seen) in [
+        (3, "3.0s ahead of"),
+        (-3, "3.0s behind"),
+        (-630, " behind the other"),
+    ] {
         set(seconds).await;
         let diagnosis = doctor(with_last(&servers, ahead.url())).await;
         diagnosis.only(("warning", "clock"), Some(&node), seen, remedy, 0);
