@@ -88,6 +88,11 @@ const CODES: [(&str, FaultClass); 20] = [
     ("PERMITS", FaultClass::OtherPermits),
 ];
 
+/// Whether servers put this word in front of their errors. So it is no part of their input.
+pub(crate) fn is_code(word: &str) -> bool {
+    word == "ERR" || CODES.iter().any(|(known, _)| *known == word)
+}
+
 /// Beginning of the errors for a command that the script's user may not run: in Redis 7.0, and in later
 /// versions.
 const DENIED_INSIDE: [&str; 2] = ["The user executing the script can't", "ACL failure in script"];

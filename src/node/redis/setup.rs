@@ -7,7 +7,7 @@ use super::pipeline::Pipe;
 use super::questions::{denied, judge};
 use crate::error::NodeError;
 use crate::masters::credentials::Credentials;
-use crate::protocol::fault::{Fault, FaultClass, is_unknown_command};
+use crate::protocol::fault::{Fault, FaultClass, is_code, is_unknown_command};
 
 const TLS_THERE: &str = "this port may expect TLS, for which the URL begins with rediss://";
 
@@ -125,11 +125,11 @@ impl<'a> Login<'a> {
             return fault;
         };
         let (code, words) = error.split_once(' ').unwrap_or(("", &error));
-        if !self.may_be_in(words) {
+        let repeats_nothing = is_code(code) || !self.may_be_in(code);
+        if repeats_nothing && !self.may_be_in(words) {
             return Fault::Server(class, error);
         }
-        let known =
-            !code.is_empty() && code.bytes().all(|byte| byte.is_ascii_uppercase()) && !self.may_be_in(code);
+        let known = repeats_nothing && !code.is_empty() && code.bytes().all(|byte| byte.is_ascii_uppercase());
         let code = if known { code } else { "an error" };
         let error = format!("{code} (its text is left out, for it may repeat user or password)");
         Fault::Server(class, error.into())
@@ -212,6 +212,18 @@ mod tests {
         );
         assert!(!said(Some("app"), "other", echoed).contains("app"));
         assert!(said(None, "s3cret", "s3cret").starts_with("it denies access: an error ("));
+        for (password, echo) in [
+            ("s3cret", "s3cret is no command"),
+            ("s3cret", "s3c is no command"),
+            ("S3CRET", "S3CRET is no command"),
+            ("SECRET", "SECRET is no command"),
+        ] {
+            let said = said(Some("app"), password, echo);
+            assert!(said.starts_with("it denies access: an error ("), "{said}");
+        }
+        // A code is no part of a password that happens to contain it.
+        let usual = "NOAUTH Authentication required.";
+        assert!(said(None, "noah's ark", usual).contains(usual));
     }
 
     #[test]
