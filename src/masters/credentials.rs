@@ -220,6 +220,24 @@ mod tests {
         assert!(!error.contains("s3cret"), "{error}");
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_provider_without_an_answer_is_dropped_at_the_end() {
+        let asked = Arc::new(());
+        let of_provider = Arc::clone(&asked);
+        let provider = Provider::new(move || {
+            let asked = Arc::clone(&of_provider);
+            async move {
+                std::future::pending::<()>().await;
+                drop(asked);
+                Err("never".into())
+            }
+        });
+        assert!(provider.ask(Instant::now() + WITHIN).await.is_err());
+        // A task that is aborted ends when the runtime comes to it.
+        tokio::task::yield_now().await;
+        assert_eq!(Arc::strong_count(&asked), 2, "this one's, and the provider's");
+    }
+
     #[test]
     fn credentials_are_not_shown() {
         let credentials = Credentials::new("app", "s3cret").refresh_after(WITHIN);

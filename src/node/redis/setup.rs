@@ -184,6 +184,7 @@ mod tests {
     use super::*;
     use crate::protocol::fault::FaultClass;
     use proptest::prelude::*;
+    use redis::IntoConnectionInfo;
 
     fn said(user: Option<&str>, password: &str, error: &str) -> String {
         let login = Login {
@@ -224,6 +225,23 @@ mod tests {
         // A code is no part of a password that happens to contain it.
         let usual = "NOAUTH Authentication required.";
         assert!(said(None, "noah's ark", usual).contains(usual));
+    }
+
+    #[test]
+    fn credentials_come_before_those_of_the_url() {
+        let login = |url: &str, credentials: Option<&Credentials>| {
+            let info = url.into_connection_info().expect("a URL");
+            let login = Login::new(info.redis_settings(), credentials);
+            (login.user.map(str::to_owned), login.password.map(str::to_owned))
+        };
+        let of = |user: &str, password: &str| (Some(user.to_owned()), Some(password.to_owned()));
+        let app = Credentials::new("app", "s3cret");
+        assert_eq!(login("redis://job@db", Some(&app)), of("app", "s3cret"));
+        let password = Credentials::password("s3cret");
+        assert_eq!(login("redis://job@db", Some(&password)), of("job", "s3cret"));
+        assert_eq!(login("redis://job:own@db", None), of("job", "own"));
+        assert_eq!(login("redis://job@db", None), of("job", ""));
+        assert_eq!(login("redis://db", None), (None, None));
     }
 
     #[test]

@@ -73,8 +73,12 @@ impl Line {
 }
 
 fn auth(password: &str) -> String {
-    let length = password.len();
-    format!("*3\r\n$4\r\nAUTH\r\n$3\r\napp\r\n${length}\r\n{password}\r\n")
+    auth_as("app", password)
+}
+
+fn auth_as(user: &str, password: &str) -> String {
+    let words = [user, password].map(|word| format!("${}\r\n{word}\r\n", word.len()));
+    format!("*3\r\n$4\r\nAUTH\r\n{}", words.concat())
 }
 
 #[tokio::test(start_paused = true)]
@@ -96,6 +100,13 @@ async fn a_new_password_goes_between_the_calls() {
 async fn the_same_password_is_not_sent_again() {
     let mut line = Line::open(vec![Ok(password("one")), Ok(password("two"))]);
     assert_eq!(line.receives(&auth("two")).await, 2 * AFTER);
+}
+
+/// A user that is to be deleted may have had the same password.
+#[tokio::test(start_paused = true)]
+async fn the_same_password_of_another_user_is_sent() {
+    let mut line = Line::open(vec![Ok(Credentials::new("job", "one"))]);
+    assert_eq!(line.receives(&auth_as("job", "one")).await, AFTER);
 }
 
 #[tokio::test(start_paused = true)]
