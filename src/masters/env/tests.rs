@@ -1,5 +1,7 @@
 use super::*;
+use crate::masters::credentials::Credentials;
 use proptest::prelude::*;
+use tokio::time::Instant;
 
 fn from(variables: &[(&str, &str)]) -> Result<MastersBuilder, String> {
     let value = |name: &str| {
@@ -34,7 +36,9 @@ fn variables_become_options() {
         ("MULTILOCK_ALLOW_UNKNOWN_ROLE", "true"),
         ("MULTILOCK_REQUIRE_ALL", "true"),
         ("MULTILOCK_BESIDE_REDISSON", "1"),
-        ("MULTILOCK_STRICT", "0"),
+        ("MULTILOCK_STRICT", "yes"),
+        ("MULTILOCK_NAMESPACE", "prod"),
+        ("MULTILOCK_CLIENT_LABEL", "billing"),
     ])
     .expect("all valid");
     assert_eq!(labels(&builder), ["a:6379", "b:6379"]);
@@ -45,7 +49,31 @@ fn variables_become_options() {
     assert!((builder.config.drift_factor - 0.05).abs() < f64::EPSILON);
     let config = builder.config;
     assert!(config.accepted.eviction && config.accepted.unknown_eviction && config.accepted.unknown_role);
-    assert!(config.require_all && config.beside_redisson && !config.strict);
+    assert!(config.require_all && config.beside_redisson && config.strict);
+    assert_eq!(config.namespace, Namespace::new("prod"));
+    assert_eq!(config.client_label.as_deref(), Some("billing"));
+}
+
+#[test]
+fn each_word_of_an_option_is_its_own() {
+    let with = |variable, word: &str| {
+        let spaced = format!(" {word} ");
+        from(&[(NODES, "redis://a"), (variable, &spaced)]).map(|builder| builder.config)
+    };
+    let rounds = |word| with("MULTILOCK_ROUNDS", word).map(|config| config.rounds);
+    assert_eq!(rounds("adaptive"), Ok(Rounds::Adaptive));
+    assert_eq!(rounds("all"), Ok(Rounds::All));
+    assert_eq!(rounds("thrifty"), Ok(Rounds::Thrifty));
+    assert!(rounds("some").is_err());
+    let quarantine = |word| with("MULTILOCK_QUARANTINE", word).map(|config| config.quarantine);
+    assert_eq!(quarantine("auto"), Ok(Quarantine::Auto));
+    assert_eq!(quarantine("off"), Ok(Quarantine::Off));
+    assert_eq!(quarantine("40s"), Ok(Quarantine::For(Duration::from_secs(40))));
+    for word in ["true", "yes", "on", "1", "false", "no", "off", "0"] {
+        let is_on = ["true", "yes", "on", "1"].contains(&word);
+        let strict = with("MULTILOCK_STRICT", word).map(|config| config.strict);
+        assert_eq!(strict, Ok(is_on), "{word}");
+    }
 }
 
 proptest! {
@@ -77,6 +105,9 @@ fn nodes_come_from_a_file() {
     let builder =
         read("# ours\nredis://:a%23b@a # rack 1\r\n\n  redis://b, redis://c\n #redis://d\n").expect("a list");
     assert_eq!(labels(&builder), ["a:6379", "b:6379", "c:6379"]);
+    let cut = read("redis://u:1#s3cret@a\n").expect("a list");
+    let error = cut.addresses().expect_err("an @ behind a #");
+    assert!(error.value.starts_with("number 1, redis://… ("), "{error}");
     let error = read("# none\n\n").expect_err("no URLs").to_string();
     let allowed = "a file with URLs, separated by commas or lines";
     assert_eq!(
@@ -85,6 +116,21 @@ fn nodes_come_from_a_file() {
             "{NODES_FILE}: /etc/masters is not allowed; allowed: {allowed} (see https://docs.rs/multilock/latest/multilock/guide/faq/index.html#nodes)"
         )
     );
+}
+
+/// Compose passes on a variable that nobody has set, beside the file.
+#[test]
+fn an_empty_list_beside_a_file_is_not_set() {
+    let value = |name: &str| match name {
+        NODES => Some(" "),
+        NODES_FILE => Some("/etc/masters\n"),
+        _ => None,
+    };
+    let builder = MastersBuilder::from_variables_and_files(value, |file| {
+        assert_eq!(file, Path::new("/etc/masters"));
+        Ok("redis://a".to_owned())
+    });
+    assert_eq!(labels(&builder.expect("a list")), ["a:6379"]);
 }
 
 #[test]
@@ -109,6 +155,24 @@ fn a_password_is_for_those_that_have_none() {
     assert_eq!(asked, [true, false, true]);
     assert!(builder.addresses().is_ok());
     assert!(!format!("{builder:?}").contains("s3cret"), "{builder:?}");
+}
+
+#[tokio::test]
+async fn a_user_comes_with_its_password() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("password");
+    std::fs::write(&file, "s3cret").expect("written");
+    let of_file = (PASSWORD_FILE, file.to_str().expect("UTF-8"));
+    for password in [(PASSWORD, "s3cret"), of_file] {
+        let mut builder = from(&[(NODES, "redis://a"), (USER, "app"), password]).expect("all valid");
+        let provider = builder.nodes.remove(0).credentials.expect("a login");
+        let end = Instant::now() + Duration::from_secs(10);
+        let given = provider.ask(end).await.expect("a password");
+        assert!(
+            given.log_in_the_same(&Credentials::new("app", "s3cret")),
+            "{password:?}"
+        );
+    }
 }
 
 #[test]
