@@ -2,7 +2,7 @@ use std::fs;
 use std::io;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use multilock_test_support::Authority;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -14,6 +14,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use tokio_rustls::rustls::{CertificateError, Error, HandshakeKind, ServerConfig};
 
 use super::*;
+use crate::{Masters, Node};
 
 /// Runs a server for `connections` connections, which sends a byte on each and reads one. Returns its port.
 async fn serve(authority: &Authority, connections: usize) -> u16 {
@@ -107,6 +108,54 @@ async fn the_second_connection_to_a_master_resumes_the_session_of_the_first() {
         for (tls, port) in &masters {
             assert_eq!(handshake(tls, *port).await, Some(expected));
         }
+    }
+}
+
+/// Files of an authority, its certificate and key for clients as well.
+fn all_files(authority: &Authority) -> TlsFiles {
+    TlsFiles {
+        ca: Some(authority.file("ca.pem")),
+        cert: Some(authority.file("cert.pem")),
+        key: Some(authority.file("key.pem")),
+    }
+}
+
+#[tokio::test]
+async fn a_master_keeps_its_own_configuration_beside_the_files() {
+    install_provider();
+    let authority = Authority::new();
+    let files = all_files(&authority);
+    let own = Tls::load(files.clone()).await.expect("a configuration");
+    let own = own.current().await;
+    let mut builder = Masters::builder()
+        .node(Node::url("rediss://a").tls(Arc::clone(&own)))
+        .nodes(["rediss://b", "rediss://c"]);
+    builder.tls_files = files;
+    let servers = builder.servers("multilock".into()).await.expect("all valid");
+    let mut used = Vec::new();
+    for server in servers {
+        used.push(server.tls.expect("TLS").current().await);
+    }
+    assert!(Arc::ptr_eq(&used[0], &own));
+    assert!(!Arc::ptr_eq(&used[1], &own));
+    assert!(!Arc::ptr_eq(&used[1], &used[2]), "sessions of their own");
+}
+
+#[tokio::test]
+async fn each_file_that_changes_is_read_again_once() {
+    install_provider();
+    let authority = Authority::new();
+    let tls = Tls::load(all_files(&authority)).await.expect("a configuration");
+    let mut before = tls.current().await;
+    for name in ["ca.pem", "cert.pem", "key.pem"] {
+        let file = fs::File::options().append(true).open(authority.file(name));
+        let file = file.expect("a file");
+        file.set_modified(SystemTime::now() + Duration::from_secs(60))
+            .expect("a time");
+        let after = tls.current().await;
+        assert!(!Arc::ptr_eq(&after, &before), "{name}");
+        before = tls.current().await;
+        assert!(Arc::ptr_eq(&after, &before), "{name}");
     }
 }
 
