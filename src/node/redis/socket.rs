@@ -158,6 +158,18 @@ mod tests {
         assert_eq!(none.kind(), io::ErrorKind::NotFound);
     }
 
+    #[test]
+    fn each_address_has_its_turn() {
+        let address = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let found = [address(3), address(1), address(2)];
+        let turn = [1, 2, 3, 1].map(address);
+        for pair in turn.windows(2) {
+            assert_eq!(after(&found, pair[0]), Some(pair[1]));
+        }
+        assert_eq!(after(&found[..1], address(9)), Some(address(3)), "it is gone");
+        assert_eq!(after(&[], address(1)), None);
+    }
+
     /// An address with a full queue of connections does not answer.
     #[cfg(target_os = "linux")]
     #[tokio::test]

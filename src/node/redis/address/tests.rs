@@ -49,6 +49,10 @@ fn errors_hold_no_credentials() {
             "unix:///run/s?database=3&pass=secret",
             "number 2, unix://… (a query with a key that is not db, user or pass)",
         ),
+        (
+            "unix:///run/s?pass=secret&database=3",
+            "number 2, unix://… (a query with a key that is not db, user or pass)",
+        ),
         // The port would be a number, and the path the remaining password.
         (
             "redis://u:12/secret@db",
