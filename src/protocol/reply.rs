@@ -14,7 +14,7 @@ use crate::protocol::job_mark::JobMark;
 use crate::protocol::record::Record;
 use crate::protocol::seats::SeatSet;
 use crate::protocol::text::text;
-use crate::values::last_force::LastForce;
+use crate::values::last_force::{LastForce, YEAR_10000_US};
 use crate::values::token::FencingToken;
 use crate::values::votes::Vote;
 
@@ -496,11 +496,12 @@ fn parse_entry(value: &Value) -> Option<StoredName> {
     })
 }
 
-/// Parses the last force of a name.
+/// Parses the last force of a name; `None` for a time that no master's clock shows.
 fn parse_force(parts: &[Value]) -> Option<LastForce> {
     let [at, by, reason] = parts else { return None };
+    let at = whole_number(at).filter(|at| *at < YEAR_10000_US)?;
     let word = |value| caption::parse(&text(value)?);
-    Some(LastForce::new(whole_number(at)?, word(by), word(reason)))
+    Some(LastForce::new(at, word(by), word(reason)))
 }
 
 /// Duration of a PTTL, which is negative for a key that is absent or has no expiry.

@@ -4,6 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+/// Microseconds from 1970 to the year 10000. A later time has no text.
+pub(crate) const YEAR_10000_US: u64 = 253_402_300_800_000_000;
+
 /// The last time that an operator took a name away from a holder. Each master that did so remembers it for a day.
 ///
 /// The holder that lost the name gets it by [`Loss::force`](crate::Loss::force), and everybody else by

@@ -85,6 +85,39 @@ fn replies_are_read() {
 }
 
 #[test]
+fn waiters_that_several_masters_report_are_not_added_up() {
+    let behind = |waiting, first| WaitersBehind {
+        waiting,
+        first: NonZeroU64::new(first),
+    };
+    let mut all = behind(2, 7);
+    for other in [behind(1, 5), behind(3, 9), behind(0, 0)] {
+        all.add(other);
+    }
+    assert_eq!(all, behind(3, 5));
+}
+
+/// A master reports any value of the key.
+#[test]
+fn a_force_is_one_that_can_be_shown() {
+    let shown = |at: &str, by: &str| {
+        let force = parse_force(&[bulk(at), bulk(by), bulk("stuck")]);
+        force.map(|force| force.to_string())
+    };
+    let second = "1970-01-01T00:00:07Z: stuck";
+    assert_eq!(shown("7000000", "ops"), Some(format!("by ops at {second}")));
+    for odd in ["", "a\x1b[2J"] {
+        let by = format!("by a client without a label at {second}");
+        assert_eq!(shown("7000000", odd), Some(by));
+    }
+    let last = "by ops at 9999-12-31T23:59:59Z: stuck";
+    assert_eq!(shown("253402300799999999", "ops").as_deref(), Some(last));
+    for odd in ["253402300800000000", "18446744073709551615", "soon", ""] {
+        assert_eq!(shown(odd, "ops"), None, "{odd}");
+    }
+}
+
+#[test]
 fn a_fault_is_its_vote_for_every_hold() {
     let fault = Fault::Unfit("no user".into());
     let denied = Reply {
