@@ -146,7 +146,7 @@ mod tests {
     fn what_is_seen_of_a_fence_is_of_its_name_alone() {
         let tokens = Tokens::default();
         let (a, b, both) = (Names::from("a"), Names::from("b"), Names::from(["a", "b"]));
-        let propose = |names, clock, least| tokens.propose(names, clock, least).get();
+        let propose = |names: &Names, clock, least| tokens.propose(names, clock, least).get();
         tokens.saw(&a, 50_000, 1_000);
         assert_eq!(propose(&b, 2_000, 0), 2_000);
         assert_eq!(propose(&a, 3_000, 0), 50_001);
@@ -156,6 +156,10 @@ mod tests {
         assert_eq!(propose(&c, 6_000, 70_000), 70_000);
         tokens.saw(&c, 70_063, 6_000);
         assert_eq!(propose(&c, 7_000, 0), 70_064);
+        // Late answers report lower fences.
+        tokens.saw(&c, 65_000, 6_000);
+        assert_eq!(propose(&["a", "c"].into(), 7_000, 0), 70_064);
+        assert_eq!(propose(&["a", "c"].into(), 7_000, 90_000), 90_000);
         let d = Names::from("d");
         assert_eq!(propose(&d, 8_000, 0), 8_000);
         for names in [&both, &c] {

@@ -89,6 +89,32 @@ fn every_option_outside_its_range_is_named() {
     );
 }
 
+#[test]
+fn bounds_are_in_their_ranges() {
+    let second = Duration::from_secs(1);
+    let at_bounds = Config {
+        drift_factor: 0.5,
+        lease: Some(Duration::from_micros(10_000_900)),
+        for_tests: Some(Duration::from_micros(30_000_900)),
+        max_hold: Some(10 * second),
+        connect_timeout: 60 * second,
+        ..Config::default()
+    };
+    assert_eq!(at_bounds.check(64), Ok(()));
+    assert!(at_bounds.check(65).is_err());
+    // Masters count and record whole milliseconds.
+    assert_eq!(at_bounds.default_lease(), 10 * second);
+    assert_eq!(at_bounds.set(3).for_tests, Some(30 * second));
+    let above = Config {
+        drift_factor: 0.51,
+        ..Config::default()
+    };
+    assert_eq!(
+        message(&above),
+        "drift_factor: 0.51 is not allowed; allowed: 0.01 to 0.5"
+    );
+}
+
 /// The value is a millisecond less than the time for which a lease may be forgotten.
 #[test]
 fn a_quarantine_shorter_than_the_longest_lease_is_refused() {

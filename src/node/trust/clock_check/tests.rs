@@ -89,6 +89,35 @@ fn many_steps_are_few_suspicions() {
     assert!(last >= Duration::from_secs(12), "{last:?}");
 }
 
+/// The clock of a test stands still: the question and the wipe, or the step, are of one moment.
+#[tokio::test(start_paused = true)]
+async fn what_is_noticed_at_the_moment_of_a_question_concerns_its_answer() {
+    let lease_timing = lease_timing();
+    let events = Arc::new(NodeEvents::new("a:1".into(), Arc::default()));
+    let check = ClockCheck::new(events, lease_timing, Arc::new(Steps::new(1)));
+    let sent = Instant::now();
+    assert_eq!(
+        (check.wiped_since(sent), check.suspected_since(sent)),
+        (None, None)
+    );
+    check.wiped();
+    // Leases of other clients last for the longest lease and the drift of their masters' clocks.
+    let outlived = Duration::from_millis(30_302);
+    assert_eq!(check.wiped_since(sent), Some(outlived));
+    assert_eq!(check.memory_quarantine(sent + outlived), Duration::ZERO);
+    let late = sent + Duration::from_millis(30_301);
+    assert_eq!(check.memory_quarantine(late).as_millis(), 1);
+    let second = Duration::from_secs(1);
+    check.observe(EPOCH_US, at(Duration::ZERO), at(Duration::ZERO));
+    check.observe(EPOCH_US + 2_000_000, at(second), at(second));
+    assert_eq!(check.suspected_since(sent), Some(lease_timing.longest_lease));
+    let later = sent + Duration::from_nanos(1);
+    assert_eq!(
+        (check.wiped_since(later), check.suspected_since(later)),
+        (None, None)
+    );
+}
+
 proptest! {
     /// Two quorums have one master in common. Leases of one client expire there by the master's clock, which
     /// steps and runs fast. Another client gets the expired names, unless it suspects the master.
