@@ -19,6 +19,7 @@ use crate::hold::client::NEAR_US;
 use crate::hold::grant::Hold;
 use crate::interop::foreign_releases::ForeignReleases;
 use crate::lock::hold_guard::HoldGuard;
+use crate::node::Link;
 use crate::node::messages::MessageCounts;
 use crate::protocol::node_set::NodeSet;
 use crate::protocol::tally::LossReason;
@@ -307,11 +308,12 @@ impl<'a> Waiting<'a> {
         self.deferred.clone_from(&refusal.deferred);
         self.rolled_back = self.touched;
         self.touched = NodeSet::of(&refusal.votes, Vote::may_have_granted);
-        let slots = &self.request.client.pool.slots;
+        let (slots, now) = (&self.request.client.pool.slots, Instant::now());
+        let may_answer = |link: Arc<Link>| !link.is_silent() && !link.is_refusing(now);
         let is_reached = |(node, vote): &(usize, &Vote)| match vote {
             Vote::Granted | Vote::Refused { .. } => true,
             // The round was lost before this master had to answer, or was asked.
-            Vote::Pending | Vote::NotAsked => slots[*node].link().is_ok_and(|link| !link.is_silent()),
+            Vote::Pending | Vote::NotAsked => slots[*node].link().is_ok_and(may_answer),
             _ => false,
         };
         let reached = refusal.votes.iter().enumerate().filter(is_reached).count();

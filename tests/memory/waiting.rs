@@ -13,6 +13,9 @@ use multilock::{Closing, LockError, Masters, MultiLockGuard, Owner};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
+/// Answer of a master that runs a script for too long.
+const BUSY: &str = "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.";
+
 /// Scripts that each master has run.
 fn scripts_run(cluster: &Cluster) -> Vec<u64> {
     cluster
@@ -59,8 +62,7 @@ async fn an_error_that_passes_keeps_nobody_waiting() {
     let masters = connect(&cluster).await;
     let orphan = ["HSET", "a", "9a7c4c1e-0000-8000-8000-000000000001:1", "1"];
     cluster.master(0).command(&orphan).expect("written");
-    let busy = "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.";
-    cluster.master(1).answer_with(Some(busy));
+    cluster.master(1).answer_with(Some(BUSY));
     let waiting = tokio::spawn(async move {
         let guard = masters.red_lock("a").lock().await.expect("two are well");
         (Instant::now(), guard)
@@ -73,6 +75,39 @@ async fn an_error_that_passes_keeps_nobody_waiting() {
         .expect("in time")
         .expect("no panic");
     assert!(won - passed <= ms(1_100), "{:?}", won - passed);
+    guard.unlock().await.expect("held");
+}
+
+/// A waiter for all masters could not win while one of them has an error, and another one refuses first. So it stays out of
+/// the queues of the others, which would call it and wait for it.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_for_all_masters_keeps_nobody_waiting_while_one_has_an_error() {
+    let cluster = Cluster::new(3);
+    let (holder, for_all, other) = (
+        connect(&cluster).await,
+        connect(&cluster).await,
+        connect(&cluster).await,
+    );
+    let guard = holder.red_lock("a").lock().await.expect("free");
+    cluster.master(2).answer_with(Some(BUSY));
+    let for_all = tokio::spawn(async move { for_all.multi_lock("a").lock().await.expect("its turn comes") });
+    // Its first question found no error yet, so it was in the queues until the next one.
+    sleep(ms(6_000)).await;
+    let waiting = tokio::spawn(async move {
+        let guard = other.red_lock("a").lock().await.expect("two are well");
+        (Instant::now(), guard)
+    });
+    settle().await;
+    let released = Instant::now();
+    guard.unlock().await.expect("held");
+    let (won, guard) = waiting.await.expect("no panic");
+    assert!(won - released <= ms(5), "{:?}", won - released);
+    cluster.master(2).answer_with(None);
+    guard.unlock().await.expect("held");
+    let guard = timeout(ms(1_100), for_all)
+        .await
+        .expect("in time")
+        .expect("no panic");
     guard.unlock().await.expect("held");
 }
 
