@@ -22,6 +22,8 @@ use crate::time::clock::{Clock, Moment};
 /// Consecutive missed deadlines after which the connection is replaced. So the client notices a healed
 /// partition by reconnecting, and not by TCP's growing retransmission timer.
 const SILENT_ROUNDS: u32 = 3;
+/// Round trips of a set-up, at most.
+const SET_UP_TRIPS: u32 = 10;
 /// Time for which a master counts as refusing after such an error. Without questions nobody notices that the cause has
 /// passed.
 const REFUSING: Duration = Duration::from_secs(10);
@@ -42,9 +44,8 @@ pub(crate) struct Link {
     round_trip_ns: AtomicU64,
     /// Whether the backlog of releases is so large that calls for new holds are not sent.
     full: Arc<AtomicBool>,
-    /// Silence after which the master counts as dead. It grows with the set-up time: a distant master takes
-    /// several times as long, and is not dead.
-    pub(super) patience: Duration,
+    /// Duration of the set-up.
+    set_up: Duration,
     closed: AtomicBool,
     silence: Mutex<Silence>,
     /// Milliseconds from the set-up to the last error that any name would meet, plus one; zero after a vote.
@@ -109,7 +110,7 @@ impl Link {
             events: Arc::clone(events),
             round_trip_ns: AtomicU64::new(u64::try_from(set_up.as_nanos()).unwrap_or(u64::MAX)),
             full: Arc::clone(full),
-            patience: set_up * 2,
+            set_up,
             closed: AtomicBool::new(false),
             silence: Mutex::default(),
             refused_ms: AtomicU64::new(0),
@@ -274,9 +275,19 @@ impl Link {
         silence.last = Some(now);
         let begun = self.last_received().max(*silence.since.get_or_insert(sent));
         self.events.has_changed();
-        if silence.deadlines >= SILENT_ROUNDS && now.duration_since(begun) >= self.patience {
+        if silence.deadlines >= SILENT_ROUNDS && now.duration_since(begun) >= self.patience() {
             self.replace("no answer");
         }
+    }
+
+    /// Silence after which the master counts as dead. It grows with the set-up time: a distant master takes several times as
+    /// long, and is not dead. A master that was only slow for a moment, such as that of its start, answers faster by now.
+    pub(super) fn patience(&self) -> Duration {
+        2 * self.set_up.min(self.round_trip() * SET_UP_TRIPS)
+    }
+
+    fn round_trip(&self) -> Duration {
+        Duration::from_nanos(self.round_trip_ns.load(Ordering::Relaxed))
     }
 
     /// Whether the master has missed a deadline, and sent nothing since.
@@ -293,7 +304,7 @@ impl Link {
             && !self.is_refusing(now)
             && !self.full.load(Ordering::Relaxed)
             && !self.is_closed();
-        is_well.then(|| Duration::from_nanos(self.round_trip_ns.load(Ordering::Relaxed)))
+        is_well.then(|| self.round_trip())
     }
 
     /// Notes that a release has no answer. The master may not be sent any other call for long, so its silence
@@ -321,7 +332,7 @@ impl Link {
         NodeConnection {
             version,
             capabilities,
-            round_trip: Duration::from_nanos(self.round_trip_ns.load(Ordering::Relaxed)),
+            round_trip: self.round_trip(),
             is_silent: self.is_silent(),
             is_refusing: self.is_refusing(now),
             quarantine: self.quarantine(now),

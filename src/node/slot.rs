@@ -105,7 +105,7 @@ impl Slot {
                 return;
             }
             before = progress;
-            let quiet = link.map_or(quiet, |link| link.patience.max(quiet));
+            let quiet = link.map_or(quiet, |link| link.patience().max(quiet));
             let end = Instant::now() + quiet;
             // A call that was not deferred sends no notification when it is answered, so the loop checks at
             // intervals.

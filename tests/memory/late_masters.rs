@@ -350,6 +350,19 @@ async fn with_a_far_master() -> (Cluster, Masters) {
     (cluster, masters)
 }
 
+/// A set-up is slow, too, if the master stands still for a moment.
+#[tokio::test(start_paused = true)]
+async fn closing_does_not_wait_longer_for_a_master_that_was_far_when_it_was_connected() {
+    let (cluster, masters) = with_a_far_master().await;
+    cluster.master(2).set_delay(Duration::ZERO, Duration::ZERO);
+    let _guard = masters.multi_lock("a").try_lock().await.expect("all are in time");
+    cluster.master(2).freeze();
+    let begun = Instant::now();
+    masters.close(Closing::Release).await;
+    // Four node timeouts, and one more for requests in progress.
+    assert!(begun.elapsed() <= ms(250), "{:?}", begun.elapsed());
+}
+
 /// Several calls miss their deadlines before the first answer. The time without calls before them is no silence.
 #[tokio::test(start_paused = true)]
 async fn a_far_master_is_kept_after_a_time_without_calls() {
