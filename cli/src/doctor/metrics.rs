@@ -94,6 +94,7 @@ mod tests {
 
     #[test]
     fn a_clock_may_be_behind() {
-        assert_eq!([-1_500_000, 0, 250].map(seconds), [-1.5, 0.0, 0.000_25]);
+        let told = [-1_500_000, 0, 250].map(|us| seconds(us).to_string());
+        assert_eq!(told, ["-1.5", "0", "0.00025"]);
     }
 }
