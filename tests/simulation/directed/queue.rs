@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use multilock::sim::{Cluster, Direction, Master};
 use multilock::{Masters, Policy, Quarantine};
+use multilock_test_support::scripts::{ACQUIRE, RELEASE};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::ask::{Ask, leave};
@@ -414,6 +415,21 @@ fn one_stands(cluster: &Cluster) {
             violated("order", &format!("{} waiters on m{place}", count.join(" ")));
         }
     }
+}
+
+/// The rollback of a lost round puts its waiter into the queue, also where nobody waits. A waiter that asks there later comes
+/// behind it.
+#[tokio::test(start_paused = true)]
+async fn a_rollback_gives_its_waiter_a_place_where_nobody_waits() {
+    let cluster = Cluster::new(1);
+    let master = cluster.master(0);
+    let deadlines = "multilock_deadlines:{a}";
+    let keys = ["a", "multilock_revoked:{a}", deadlines, "multilock_fence:{a}"];
+    let granted = master.eval(ACQUIRE, &keys, &["me:1", "1000"]);
+    assert_eq!(granted.map(|answer| answer.len()), Ok(1));
+    let rolled_back = master.eval(RELEASE, &["a", deadlines], &["me:1", "7:1000", "99"]);
+    assert_eq!(rolled_back, Ok(vec!["1".into()]));
+    one_stands(&cluster);
 }
 
 /// Its first round is granted and not fenced. When it asks again, somebody holds the name.
