@@ -1,6 +1,6 @@
 -- look: the beginning of acquire.lua. It looks at the names, and grants a plain lock whose names are all free. It is put in
 -- front of most parts, so that this common case does not pay for functions of the other cases: to make those takes a
--- master as long as four commands. acquire.lua says which keys and arguments there are.
+-- master as long as two commands. acquire.lua says which keys and arguments there are.
 
 local call = redis.call
 local owner, lease, top, options, about = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[8]
