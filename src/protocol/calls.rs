@@ -598,6 +598,16 @@ mod tests {
         assert_eq!(said[12..], ["2", "99", "7:1000", "rows"]);
     }
 
+    /// A server that a test has given other texts would not know those of the library.
+    #[test]
+    fn tests_have_the_scripts_of_the_library() {
+        use multilock_test_support::scripts;
+        assert_eq!(scripts::ACQUIRE, ACQUIRE.source);
+        assert_eq!(scripts::EXTEND, EXTEND.source);
+        assert_eq!(scripts::RELEASE, RELEASE.source);
+        assert_eq!(scripts::DOWNGRADE, DOWNGRADE.source);
+    }
+
     /// The scripts have these numbers and keys in their text.
     #[test]
     fn the_scripts_know_the_size_of_a_block() {

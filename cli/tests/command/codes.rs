@@ -488,23 +488,26 @@ async fn a_master_that_the_policy_needs_and_that_cannot_be_used() {
 /// The time until enough masters are connected is a part of the wait.
 #[tokio::test]
 async fn a_wait_counts_from_the_start_of_the_command() {
-    let servers = three(ARGS).await;
-    let guard = held_everywhere(&connect(urls(&servers)).await.red_lock("a")).await;
-    for server in &servers[..2] {
-        server.freeze().await;
-    }
-    let begun = Instant::now();
-    let args = ["a", "-w", "8s", "--connect-timeout", "1s", "--", "true"];
-    let (ended, ()) = tokio::join!(run(multilock(&urls(&servers)), &args), async {
-        sleep(ms(4_000)).await;
+    undisturbed(ms(500), async || {
+        let servers = three(ARGS).await;
+        let guard = held_everywhere(&connect(urls(&servers)).await.red_lock("a")).await;
         for server in &servers[..2] {
-            server.thaw().await;
+            server.freeze().await;
         }
-    });
-    assert_eq!(ended.code, Some(75), "{ended:?}");
-    let took = begun.elapsed();
-    assert!(took > ms(7_900) && took < ms(11_000), "{took:?}");
-    drop(guard);
+        let begun = Instant::now();
+        let args = ["a", "-w", "8s", "--connect-timeout", "1s", "--", "true"];
+        let (ended, ()) = tokio::join!(run(multilock(&urls(&servers)), &args), async {
+            sleep(ms(4_000)).await;
+            for server in &servers[..2] {
+                server.thaw().await;
+            }
+        });
+        assert_eq!(ended.code, Some(75), "{ended:?}");
+        let took = begun.elapsed();
+        assert!(took > ms(7_900) && took < ms(11_000), "{took:?}");
+        drop(guard);
+    })
+    .await;
 }
 
 /// It is no master that is out of reach, which would be waited for.

@@ -91,6 +91,25 @@ async fn no_token_falls() {
     propose_at_random(Some(100 * SECOND)).await;
 }
 
+/// The fence refuses a smaller token while the clock may be set back, and the clock does once the fence is gone.
+#[tokio::test(start_paused = true)]
+async fn a_smaller_token_is_refused_with_and_without_a_fence() {
+    let cluster = Cluster::new(1);
+    let master = cluster.master(0);
+    // Not so far ahead that its fence lives longer.
+    let token = clock_us(master) + 10 * SECOND - SECOND / 10;
+    let ask_smaller = || ask(master, token - SECOND / 4, "");
+    let fences = || master.command(&["EXISTS", FENCE]).expect("a number").concat();
+    assert!(ask(master, token, "").is_empty(), "accepted");
+    sleep(Duration::from_secs(119)).await;
+    assert_eq!(fences(), "1");
+    master.set_clock_back(Duration::from_secs(100));
+    assert_eq!(ask_smaller(), ["3".to_owned(), (token + 63).to_string()]);
+    sleep(Duration::from_secs(102)).await;
+    assert_eq!(fences(), "0");
+    assert_eq!(ask_smaller()[0], "3", "far behind the clock");
+}
+
 /// A clock that is set back by more makes a token fall. `model: fences that are forgotten` has the exact bound.
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = " after ")]
