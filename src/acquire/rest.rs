@@ -1,5 +1,6 @@
 //! Sleep of a waiter between two attempts.
 
+use std::future::pending;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use crate::acquire::line_up::inside;
 use crate::acquire::pauses::OUTAGE;
 use crate::acquire::refusal::{Asked, Refusal};
-use crate::acquire::step::{AFTER_LEASE, NextStep, Refused, is_quorum_open};
+use crate::acquire::step::{AFTER_LEASE, NextStep, REASK, Refused, is_quorum_open};
 use crate::acquire::waiting::Waiting;
 use crate::error::LockError;
 use crate::events::{EventObserver, WokenBy};
@@ -18,6 +19,7 @@ use crate::node::waiter_state::WaiterState;
 use crate::protocol::tally::LossReason;
 use crate::protocol::waiter::FIRST_MASTER;
 use crate::time::until::until;
+use crate::values::policy::Policy;
 use crate::values::votes::Vote;
 
 /// Longest wait for more calls while masters name different seats. Their calls come at about the same time.
@@ -120,9 +122,14 @@ impl Waiting<'_> {
         let counts = |node: usize| votes.get(node).is_some_and(|vote| !vote.may_have_granted());
         let rolled_back = |node| self.rolled_back.contains(node);
         let latest = Instant::now() + at_most;
+        let others_come_within = self.others_come_within;
         tokio::select! {
             biased;
             by = called(state, &self.calls_before, latest, votes, needed, would_give) => by,
+            () = majority_called(state, &self.calls_before, votes, needed, others_come_within) => {
+                self.others_come_within = (others_come_within * 2).min(REASK);
+                WokenBy::Notice
+            }
             () = self.foreign_releases.released(rolled_back, counts), if behind_foreign_field => WokenBy::Notice,
             () = appointed(state) => WokenBy::Notice,
             () = sleep_until(latest) => WokenBy::Timer,
@@ -159,6 +166,29 @@ async fn called(
         let _ = timeout(DISAGREE, state.seats_agree(needed)).await;
     }
     woken_by
+}
+
+/// Resolves a while after a majority has called a waiter that needs more masters than that. A master that does not follow may be
+/// silent, and no question has found that yet. The waiter keeps others out of the majority until it asks, and leaves the queues.
+async fn majority_called(
+    state: &WaiterState,
+    since: &MessageCounts,
+    votes: &[Vote],
+    needed: usize,
+    others_come_within: Duration,
+) {
+    let majority = Policy::smallest_quorum(votes.len());
+    if needed <= majority {
+        return pending().await;
+    }
+    let has_called = |node: usize| state.messages.came_since(node, since);
+    until(&state.messages.news, || {
+        // A call from a master that granted may come from this waiter's own rollback.
+        let is_news = (0..votes.len()).any(|node| votes[node] != Vote::Granted && has_called(node));
+        (is_news && is_quorum_open(votes, majority, has_called)).then_some(())
+    })
+    .await;
+    sleep(others_come_within).await;
 }
 
 /// Resolves at the time that masters have given: the end of a short lease, or of the turn of clients of other

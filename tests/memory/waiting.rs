@@ -111,6 +111,53 @@ async fn a_waiter_for_all_masters_keeps_nobody_waiting_while_one_has_an_error() 
     guard.unlock().await.expect("held");
 }
 
+/// A master freezes, ends or answers with errors while a waiter for all masters stands before a waiter for a majority. The release of
+/// the holder calls the first one, which cannot win.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_for_all_masters_keeps_nobody_waiting_once_one_is_silent() {
+    let faults: [fn(&Master); 3] = [Master::freeze, Master::crash, |master| {
+        master.answer_with(Some(BUSY));
+    }];
+    for (masters, fault) in [3, 5].into_iter().flat_map(|n| faults.map(|fault| (n, fault))) {
+        let cluster = Cluster::new(masters);
+        let (holder, for_all, other) = (
+            connect(&cluster).await,
+            connect(&cluster).await,
+            connect(&cluster).await,
+        );
+        let guard = holder.red_lock("a").lock().await.expect("free");
+        let for_all = tokio::spawn(async move { for_all.multi_lock("a").lock().await });
+        settle().await;
+        let waiting = tokio::spawn(async move {
+            let guard = other.red_lock("a").lock().await.expect("a majority is well");
+            (Instant::now(), guard)
+        });
+        settle().await;
+        fault(cluster.master(0));
+        let released = Instant::now();
+        guard.unlock().await.expect("held");
+        let (won, guard) = waiting.await.expect("no panic");
+        // A node timeout for the call of the last master, and one for its answer.
+        assert!(won - released <= ms(110), "{:?}", won - released);
+        guard.unlock().await.expect("held");
+        for_all.abort();
+    }
+}
+
+/// One master has an orphan. The others let a waiter for all masters in, and call it once it has given that up.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_for_all_masters_asks_seldom_behind_an_orphan() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let orphan = ["HSET", "a", "9a7c4c1e-0000-8000-8000-000000000001:1", "1"];
+    cluster.master(0).command(&orphan).expect("written");
+    let waiting = tokio::spawn(async move { masters.multi_lock("a").lock().await });
+    sleep(ms(20_000)).await;
+    let scripts = scripts_run(&cluster);
+    assert!(scripts.iter().all(|scripts| *scripts <= 40), "{scripts:?}");
+    waiting.abort();
+}
+
 /// Two processes that have the names in turn, each asking again when it has just given them up.
 #[tokio::test(start_paused = true)]
 async fn who_has_just_had_it_still_wakes_in_time() {
