@@ -59,6 +59,9 @@ pub(crate) struct Tls {
     /// Changed files that could not be used, by the log: the same for all masters of the client.
     #[cfg(feature = "rustls")]
     refused: std::sync::Arc<parking_lot::Mutex<Option<with_rustls::Refused>>>,
+    /// Held while the files are looked at.
+    #[cfg(feature = "rustls")]
+    looking: std::sync::Arc<tokio::sync::Mutex<()>>,
 }
 
 /// Shows nothing of the configuration: it may hold a key.
@@ -144,6 +147,7 @@ mod with_rustls {
                 config,
                 files,
                 refused: Arc::default(),
+                looking: Arc::default(),
             }
         }
 
@@ -182,20 +186,38 @@ mod with_rustls {
         /// Configuration of the next connection. Files that have changed are read again. While they cannot be used, because
         /// they are being replaced, the last configuration is kept.
         pub(super) async fn current(&self) -> Arc<ClientConfig> {
+            let last = self.config.lock().rustls.clone();
+            if self.files.named().is_none() {
+                return last;
+            }
+            // A look that hangs cannot be ended, so it takes one thread of the runtime, and no later look takes another.
+            let alone = Arc::clone(&self.looking).lock_owned().await;
+            let this = self.clone();
+            let look = spawn_blocking(move || {
+                let _alone = alone;
+                this.look()
+            });
+            match look.await {
+                Ok(Ok(current)) => current,
+                Ok(Err(refused)) => {
+                    self.warn(refused);
+                    last
+                }
+                // The runtime ends.
+                Err(_) => last,
+            }
+        }
+
+        /// Reads the files if they have changed. Blocks for the time that this takes.
+        fn look(&self) -> Result<Arc<ClientConfig>, Refused> {
             let (last, changed) = (self.config.lock().clone(), self.files.changed());
             if last.changed == changed {
-                return last.rustls;
+                return Ok(last.rustls);
             }
-            let fresh = match Self::load(self.files.clone()).await {
-                Ok(fresh) => fresh,
-                Err(error) => {
-                    self.warn((changed, error));
-                    return last.rustls;
-                }
-            };
+            let fresh = Self::read(&self.files).map_err(|error| (changed, error))?;
             let fresh = fresh.with_sessions_of_its_own().config.lock().clone();
             *self.config.lock() = fresh.clone();
-            fresh.rustls
+            Ok(fresh.rustls)
         }
 
         /// Logs files that cannot be used, once until they change again or the reason does.

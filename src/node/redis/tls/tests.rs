@@ -7,6 +7,8 @@ use std::time::{Duration, SystemTime};
 use multilock_test_support::Authority;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
@@ -157,6 +159,40 @@ async fn each_file_that_changes_is_read_again_once() {
         before = tls.current().await;
         assert!(Arc::ptr_eq(&after, &before), "{name}");
     }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_that_hangs_takes_one_thread_however_often_it_is_read() {
+    install_provider();
+    let authority = Authority::new();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .max_blocking_threads(2)
+        .build()
+        .expect("a runtime");
+    let tls = runtime.block_on(Tls::load(all_files(&authority)));
+    let tls = tls.expect("a configuration");
+    let (file, kept) = (authority.file("ca.pem"), authority.file("kept.pem"));
+    fs::rename(&file, &kept).expect("renamed");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &file, rustix::fs::Mode::RWXU).expect("a pipe");
+    let is_left = runtime.block_on(async {
+        for _ in 0..3 {
+            let asked = timeout(Duration::from_millis(50), tls.current()).await;
+            assert!(asked.is_err(), "nobody writes");
+        }
+        let other = timeout(Duration::from_secs(10), spawn_blocking(|| 1)).await;
+        other.is_ok()
+    });
+    if !is_left {
+        // A drop would wait for the reads.
+        runtime.shutdown_background();
+        panic!("no thread is left");
+    }
+    // The read that hangs ends.
+    fs::write(&file, "no authority").expect("written");
+    fs::rename(&kept, &file).expect("renamed");
+    runtime.block_on(tls.current());
 }
 
 #[tokio::test]
