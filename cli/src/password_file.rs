@@ -53,7 +53,7 @@ fn read(file: &Path) -> Result<(), String> {
         return Ok(());
     }
     let text = read_limited(file).map_err(words)?;
-    if text.trim_end_matches(['\r', '\n']).is_empty() {
+    if text.trim_matches(['\u{feff}', '\r', '\n']).is_empty() {
         return Err(String::from("empty"));
     }
     Ok(())

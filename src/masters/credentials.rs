@@ -121,7 +121,7 @@ impl Provider {
         Self::new(move || std::future::ready(Ok(credentials.clone())))
     }
 
-    /// Gives the content of a file as the password, without the end of its last line.
+    /// Gives the content of a file as the password, without the end of its last line and a byte order mark.
     pub(crate) fn file(user: Option<String>, file: PathBuf) -> Self {
         let file = Arc::new(file);
         // A read that hangs cannot be ended, so it takes one thread of the runtime, and no later read takes another.
@@ -138,7 +138,7 @@ impl Provider {
                 });
                 let read = read.await?;
                 let text = read.map_err(|error| refused(&error))?;
-                let password = text.trim_end_matches(['\r', '\n']);
+                let password = text.trim_start_matches('\u{feff}').trim_end_matches(['\r', '\n']);
                 if password.is_empty() {
                     return Err(refused(&"it is empty").into());
                 }
@@ -255,7 +255,11 @@ mod tests {
         let ask = async || provider.ask(Instant::now() + Duration::from_secs(10)).await;
         let error = ask().await.expect_err("no file");
         assert!(error.contains(file.to_str().expect("UTF-8")), "{error}");
-        for (text, password) in [("s3cret\n", "s3cret"), (" a b \r\n", " a b ")] {
+        for (text, password) in [
+            ("s3cret\n", "s3cret"),
+            (" a b \r\n", " a b "),
+            ("\u{feff}s3cret\r\n", "s3cret"),
+        ] {
             std::fs::write(&file, text).expect("written");
             let read = ask().await.expect("a password");
             assert!(
@@ -264,8 +268,10 @@ mod tests {
             );
             assert_eq!(read.refreshed_after(), Some(FILE_REFRESH));
         }
-        std::fs::write(&file, "\n").expect("written");
-        assert!(ask().await.is_err_and(|error| error.ends_with("it is empty")));
+        for text in ["\n", "\u{feff}\n"] {
+            std::fs::write(&file, text).expect("written");
+            assert!(ask().await.is_err_and(|error| error.ends_with("it is empty")));
+        }
     }
 
     #[cfg(unix)]

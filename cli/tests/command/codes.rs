@@ -521,7 +521,7 @@ async fn a_password_file_that_cannot_be_used() {
     let dir = tempfile::tempdir().expect("a directory");
     let at = |name: &str| dir.path().join(name);
     std::fs::write(at("empty"), "").expect("written");
-    std::fs::write(at("lines"), "\r\n\n").expect("written");
+    std::fs::write(at("lines"), "\u{feff}\r\n\n").expect("written");
     std::fs::write(at("bytes"), b"\xff").expect("written");
     std::fs::write(at("good"), "secret\n").expect("written");
     let rows = [
