@@ -283,7 +283,7 @@ fn parse_reply(parts: &[Value]) -> Option<Reply> {
             done: Some(Box::new(JobMark {
                 at_ms: whole_number(at)?,
                 keep: Duration::from_millis(whole_number(keep)?),
-                label: text(label)?.into(),
+                label: client_label::parse(&text(label)?).unwrap_or_default(),
             })),
             ..Vote::Refused { remaining: None }.into()
         }),

@@ -65,6 +65,14 @@ fn replies_are_read() {
         };
         assert_eq!(odd_reply, unknown, "{odd:?}");
     }
+    for (stored, label) in [("billing@host:1", "billing@host:1"), ("", ""), ("a\x1b[2J", "")] {
+        let done = acquired(&[Value::Int(4), bulk("1000"), bulk("2000"), bulk(stored)]).done;
+        assert_eq!(
+            done.as_deref().map(|mark| &*mark.label),
+            Some(label),
+            "{stored:?}"
+        );
+    }
     let elsewhere = Value::Array(vec![Value::Int(0), Value::Int(-1), bulk("list")]);
     let mixed = [
         Value::Int(1),
