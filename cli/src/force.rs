@@ -7,7 +7,7 @@ use multilock::{Holder, Inspection, Masters, NodeState, Policy};
 use crate::args::ForceArgs;
 use crate::exit::{self, Failure};
 use crate::inspect::print;
-use crate::report::{OTHERS, describe, has_string, hold_id, shown};
+use crate::report::{OTHERS, belongs_to, describe, has_string, hold_id, shown};
 use crate::say::{Voice, confirmed, visible};
 
 const POLICY: Policy = Policy::RedLock;
@@ -44,14 +44,12 @@ pub(crate) async fn force_release(args: &ForceArgs, masters: &Masters, voice: Vo
     let shown: HashSet<&Holder> = seen.iter().flat_map(holders).collect();
     let is_string_shown = seen.iter().any(has_string);
     let was_shown = |holder: &Holder| shown.contains(holder) || (is_string_shown && is_string(holder));
-    // A writer of Redisson's that reads as well has a field for each, and an inspection shows the writer's alone.
-    let reads_beside = |holder: &Holder| {
-        let writer = format!("{}:write", hold_id(holder));
+    let is_of_one_shown = |holder: &Holder| {
         let mut shown = shown.iter();
-        shown.any(|shown| meant.is(shown) && hold_id(shown) == writer)
+        shown.any(|shown| meant.is(shown) && belongs_to(holder, &hold_id(shown)))
     };
     let is_meant =
-        |holder: &Holder| meant.is(holder) && (args.yes || was_shown(holder)) || reads_beside(holder);
+        |holder: &Holder| meant.is(holder) && (args.yes || was_shown(holder)) || is_of_one_shown(holder);
     let forced = lock.force_release_from(is_meant).await?;
     if forced.former.is_empty() {
         let names = args.names.join(", ");

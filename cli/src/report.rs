@@ -151,6 +151,13 @@ pub(crate) fn hold_id(holder: &Holder) -> String {
     holder.redacted_owner().to_string().replace('…', "")
 }
 
+/// Whether a field belongs to the hold with this id. A writer of Redisson's that reads as well has a field for each, and an
+/// inspection shows the writer's alone.
+pub(crate) fn belongs_to(holder: &Holder, hold: &str) -> bool {
+    let id = hold_id(holder);
+    hold == id || hold.strip_suffix(":write") == Some(&id)
+}
+
 /// A holder with its hold.
 pub(crate) fn shown(holder: &Holder) -> String {
     let id = hold_id(holder);

@@ -17,7 +17,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use futures::StreamExt;
-use multilock::{Masters, Policy};
+use multilock::{LockError, Masters, Policy};
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -26,7 +26,7 @@ use super::access::{Access, Refusal, cookie_name, is_by_tls};
 use super::connections::ARRIVES_WITHIN;
 use super::look::Looks;
 use super::snapshot::Order;
-use crate::report::hold_id;
+use crate::report::belongs_to;
 use crate::say::{Voice, visible};
 use crate::translation::translated;
 use crate::writer;
@@ -212,7 +212,7 @@ async fn force(
     if !reason.is_empty() {
         lock = lock.force_reason(reason);
     }
-    let forced = lock.force_release_from(|holder| hold_id(holder) == hold).await;
+    let forced = lock.force_release_from(|holder| belongs_to(holder, hold)).await;
     let (status, answer) = match forced {
         Ok(forced) => {
             let former: Vec<String> = forced.former.iter().map(ToString::to_string).collect();
@@ -225,10 +225,15 @@ async fn force(
             }
             (StatusCode::OK, json!({"former": former}))
         }
-        Err(error) => (
-            StatusCode::SERVICE_UNAVAILABLE,
-            json!({"error": translated(error)}),
-        ),
+        Err(error) => {
+            let is_invalid = matches!(error, LockError::Invalid(_));
+            let status = if is_invalid {
+                StatusCode::BAD_REQUEST
+            } else {
+                StatusCode::SERVICE_UNAVAILABLE
+            };
+            (status, json!({"error": translated(error)}))
+        }
     };
     (status, [(CONTENT_TYPE, "application/json")], answer.to_string()).into_response()
 }

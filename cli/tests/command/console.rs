@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use multilock::NodeState;
 use multilock_test_support::{Server, WITHIN, connect, held_everywhere, label, three, until};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -291,7 +292,11 @@ async fn other_sites_get_nothing() {
         "no origin"
     );
     let own = [("Origin", url.as_str())];
-    assert_eq!(console.ask("POST", "/force", &own, "no JSON").await.status, 400);
+    let too_long = format!(r#"{{"name":"a","hold":"b","reason":"{}"}}"#, "r".repeat(500));
+    for body in ["no JSON", r#"{"name":"","hold":"b"}"#, &too_long] {
+        let answer = console.ask("POST", "/force", &own, body).await;
+        assert_eq!(answer.status, 400, "{body}: {}", answer.text);
+    }
     // Another service of this host is of the same site.
     for headers in [
         [("Origin", "http://locks.example:9999"), ("Host", "locks.example")],
@@ -576,6 +581,30 @@ async fn a_lock_is_taken_away_with_the_flag_and_not_without() {
     assert_eq!(journal.matches(" took ").count(), 2, "{journal}");
     let taken = format!("took a away from {holder}, reason: \"\"\n");
     assert!(journal.contains(&taken), "{journal}");
+}
+
+/// It has a field for each, and that of the writer is shown.
+#[tokio::test]
+async fn a_writer_of_redissons_that_reads_as_well_is_taken_away_at_once() {
+    let servers = three(ARGS).await;
+    let masters = connect(urls(&servers)).await;
+    let console = console(&servers, &["--allow-force"]).await;
+    for server in &servers {
+        let fields = ["mode", "write", "7d1e2c3b-0:1:write", "1", "7d1e2c3b-0:1", "1"];
+        server.command(&[&["HSET", "a"], &fields[..]].concat()).await;
+    }
+    let seen = console.viewer("").await.until(|seen| seen["total"] == 1).await;
+    let hold = &seen["locks"][0]["holds"][0]["hold"];
+    assert_eq!(hold, "7d1e2c3b:1:write");
+    let body = format!(r#"{{"name":"a","hold":{hold}}}"#);
+    let done = console
+        .ask("POST", "/force", &[("Origin", &console.url())], &body)
+        .await;
+    assert_eq!(done.status, 200, "{}", done.text);
+    assert!(!is_held(&masters).await);
+    let seen = masters.red_lock("a").inspect().await.expect("they tell");
+    let is_free = |(_, state): &(_, NodeState)| matches!(state, NodeState::Free);
+    assert!(seen[0].nodes.iter().all(is_free), "{seen:?}");
 }
 
 async fn is_held(masters: &multilock::Masters) -> bool {
