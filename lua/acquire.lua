@@ -44,43 +44,11 @@
 -- never be half-taken. Sent twice, it grants twice and counts once: the count is absolute. A token counts only
 -- together with the grant, so the same script stores it. A queue only ever adds refusals.
 --
--- The script begins in look.lua, with most of its variables. What is here follows where a name is not free, or more is asked
--- for than a plain lock.
+-- The script begins in look.lua and joining.lua, with most of its variables. What is here follows in other cases than theirs,
+-- or if more is asked for.
 
 if spoilt and not declared then return fencing().spoilt(spoilt) end
 
-local now = math.floor(clock / 1000)
--- One look recognises the common cases:
--- - every name is free, without waiters or revocation marks,
--- - one name is read by others. The other branches define their helpers themselves, so that the common cases do not
---   pay for them. For a call without a token a fence is in the way, too.
-local found, joined
-if not existing then
-  found = call('exists', unpack(KEYS, 2, token and last or fences + names))
-  local ends_last = found == 0 and redis.pcall('hget', KEYS[1], 'multilock')
-  joined = type(ends_last) == 'string'
-  if joined then
-    local ends, its_readers = now + lease, KEYS[readers_at + 1]
-    -- pcall: a key of another type has no readers.
-    local added = redis.pcall('zadd', its_readers, 'nx', ends, owner) == 1
-    ends_last = tonumber(ends_last)
-    if not added then
-      readers().join(KEYS[1], its_readers, owner, ends, ends_last, now)
-    elseif ends > ends_last then
-      local reading = readers()
-      reading.tidy(its_readers, ends_last, now)
-      reading.last_until(KEYS[1], its_readers, ends)
-    elseif call('zcard', its_readers) == 1 then
-      -- The set has lost an earlier reader, which may read until then.
-      readers().lose(its_readers, ends_last)
-      call('pexpireat', its_readers, ends_last)
-    end
-  else
-    found = found + call('exists', KEYS[1])
-  end
-else
-  found = existing
-end
 -- Number of waiters, and their smallest ticket.
 local waiting, first
 if found > 0 then
@@ -91,19 +59,11 @@ if found > 0 then
   end
 end
 
-if is_taken then
-  -- look.lua has taken the names.
-elseif found == 0 and not joined and shared then
-  for n = 1, names do readers().begin(KEYS[3 * n - 2], KEYS[readers_at + n], owner, now + lease) end
-elseif found == 0 and not joined then
-  for i = 1, last, 3 do
-    local name = KEYS[i]
-    call('hset', name, 'mode', 'write', owner, count)
-    call('pexpire', name, lease)
-    -- Readers that are left over from before read no longer.
-    call('del', KEYS[readers_at + (i + 2) / 3])
-  end
-elseif not joined then
+if is_taken or is_added then
+  -- In look.lua, or to read in joining.lua.
+elseif ends_last then
+  readers().join(KEYS[1], KEYS[readers_at + 1], owner, now + lease, ends_last, now)
+else
   local queues, reading = queues(), readers()
   for i = 2, last, 3 do
     if tonumber(call('zscore', KEYS[i], owner) or 0) > now then return {stamp, -1} end
@@ -238,9 +198,7 @@ end
 if shared then
   if absent then highest = math.max(highest, token, clock - BEHIND + 1) end
   local largest = string.format('%.0f', highest)
-  if absent and names == 1 and highest <= clock + AHEAD then
-    call('set', KEYS[fences + 1], largest, 'px', LIFE)
-  elseif absent or names > 1 or clock > highest + OLD then
+  if absent or names > 1 or clock > highest + OLD then
     local keep_up = fencing().keep_up
     for i = fences + 1, fences + names do keep_up(KEYS[i], largest, clock) end
   end

@@ -1,6 +1,6 @@
--- look: the beginning of acquire.lua. It looks at the names, and grants a plain lock whose names are all free. It is put in
--- front of most parts, so that this common case does not pay for functions of the other cases: to make those takes a
--- master as long as two commands. acquire.lua says which keys and arguments there are.
+-- look: the beginning of acquire.lua. It looks at the names, and grants a lock whose names are all free, unless it is to read
+-- (joining.lua). It is put in front of most parts, so that this common case does not pay for functions of the other cases:
+-- to make those takes a master as long as two commands. acquire.lua says which keys and arguments there are.
 
 local call = redis.call
 local owner, lease, top, options, about = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[8]
@@ -54,14 +54,17 @@ for i = fences + 1, token and fences + names or fences do
 end
 
 -- Every name is free, without waiters or revocation marks. A lock without a token needs names without fences, too.
-local is_taken = existing == 0 and not mode and not spoilt
+local is_taken = existing == 0 and not shared and (declared or not spoilt)
 if is_taken then
-  for i = 1, last, 3 do
+  for n = 1, names do
+    local name = KEYS[3 * n - 2]
     -- The field first: under OOM the script stops here, before anything is written.
-    call('hset', KEYS[i], owner, count)
-    call('pexpire', KEYS[i], lease)
+    if mode then call('hset', name, 'mode', 'write', owner, count) else call('hset', name, owner, count) end
+    call('pexpire', name, lease)
+    -- Readers that are left over from before read no longer.
+    if mode then call('del', KEYS[readers_at + n]) end
   end
-  if not about and (not token or token > highest and token + beyond_first <= clock + AHEAD) then
+  if not about and not spoilt and (not token or token > highest and token + beyond_first <= clock + AHEAD) then
     for i = fences + 1, token and fences + names or fences do call('set', KEYS[i], top, 'px', LIFE) end
     return stamp
   end

@@ -35,15 +35,9 @@ local LATER = 2
 -- the ms for which the name is still read, and whether they are fewer than before.
 local function remove_reader(name, its_readers, owner)
   -- pcall: a key of another type has no readers.
-  local some = redis.pcall('zrange', its_readers, -2, -1)
-  local last = some[#some]
+  local last = redis.pcall('zrange', its_readers, -1, -1)[1]
   if not last then return 0 end
   if last ~= owner then return redis.call('zrem', its_readers, owner) end
-  -- The common case of a single reader: if the set had lost others, it would have a reader for them.
-  if not some[2] and type(redis.pcall('hget', name, 'multilock')) == 'string' then
-    redis.call('del', name, its_readers)
-    return 1, 0
-  end
   local time = redis.call('time')
   local still, is_less = readers().remove(name, its_readers, owner, time[1] * 1000 + math.floor(time[2] / 1000))
   return still and 1 or 0, still, is_less

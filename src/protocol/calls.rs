@@ -34,7 +34,7 @@ macro_rules! script {
     };
 }
 
-script!(ACQUIRE, Acquire, "acquire", after "fences", after "look", after "captions", after "labels", after "queue", after "readers", after "fencing");
+script!(ACQUIRE, Acquire, "acquire", after "fences", after "look", after "joining", after "captions", after "labels", after "queue", after "readers", after "fencing");
 script!(EXTEND, Extend, "extend", after "forces", after "captions", after "queue", after "permits", after "readers", after "fences", after "fencing");
 script!(RELEASE, Release, "release", after "unawaited", after "captions", after "announce", after "queue", after "permits", after "readers");
 script!(DOWNGRADE, Downgrade, "downgrade", after "queue", after "readers");
@@ -44,8 +44,8 @@ script!(INSPECT, Inspect, "inspect", after "forces", after "captions", after "la
 script!(FORCE, Force, "force", after "forces", after "captions", after "announce", after "queue", after "permits", after "readers");
 script!(INTRODUCE, Introduce, "introduce");
 script!(LABEL, Label, "label");
-script!(ACQUIRE_ONCE, Acquire, "acquire", after "done", after "fences", after "look", after "captions", after "labels", after "queue", after "readers", after "fencing");
-script!(ACQUIRE_PERMIT, Acquire, "acquire", after "captions", after "labels", after "queue", after "permits", after "readers", after "permit", after "fences", after "look", after "fencing");
+script!(ACQUIRE_ONCE, Acquire, "acquire", after "done", after "fences", after "look", after "joining", after "captions", after "labels", after "queue", after "readers", after "fencing");
+script!(ACQUIRE_PERMIT, Acquire, "acquire", after "captions", after "labels", after "queue", after "permits", after "readers", after "permit", after "fences", after "look", after "joining", after "fencing");
 script!(LIST, Inspect, "list");
 script!(MARK, Mark, "mark", after "marks");
 script!(FINISH, Mark, "release", after "captions", after "announce", after "queue", after "permits", after "readers", after "marks", after "finish");

@@ -21,6 +21,7 @@ mod permits;
 mod queue;
 mod read_write;
 mod read_write_calls;
+mod reading;
 mod reentry;
 mod sets;
 mod several;

@@ -10,7 +10,7 @@ macro_rules! script {
 }
 
 pub const ACQUIRE: &str =
-    script!("acquire" after "fences" "look" "captions" "labels" "queue" "readers" "fencing");
+    script!("acquire" after "fences" "look" "joining" "captions" "labels" "queue" "readers" "fencing");
 pub const EXTEND: &str =
     script!("extend" after "forces" "captions" "queue" "permits" "readers" "fences" "fencing");
 pub const RELEASE: &str =

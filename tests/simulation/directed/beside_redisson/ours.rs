@@ -49,14 +49,11 @@ impl Message {
         Self::new(EXTEND, owner, keys, &args)
     }
 
-    pub(crate) fn release(owner: &str) -> Self {
+    /// Only a client with the option `beside_redisson` announces it.
+    pub(crate) fn release(owner: &str, announces: bool) -> Self {
         let keys = [NAME, DEADLINES, READERS];
-        Self::new(
-            RELEASE,
-            owner,
-            &keys,
-            &["rw", owner, "announce", "redisson_rwlock:{a}"],
-        )
+        let args = ["rw", owner, "announce", "redisson_rwlock:{a}"];
+        Self::new(RELEASE, owner, &keys, if announces { &args } else { &args[..2] })
     }
 
     pub(crate) fn downgrade(owner: &str, lease: Duration) -> Self {

@@ -125,7 +125,8 @@ impl<M: Master> Walk<'_, M> {
         self.keep(extension);
         if !granted {
             self.counts.refused += 1;
-            self.keep(Message::release(&owner));
+            let release = self.release_of(&owner);
+            self.keep(release);
             return;
         }
         self.counts.ours += 1;
@@ -166,12 +167,16 @@ impl<M: Master> Walk<'_, M> {
         (!self.holds.is_empty()).then(|| self.random.random_range(0..self.holds.len()))
     }
 
+    fn release_of(&mut self, owner: &str) -> Message {
+        Message::release(owner, self.random.random_bool(0.5))
+    }
+
     async fn release(&mut self) {
         let Some(at) = self.any() else { return };
         let hold = self.holds.swap_remove(at);
         let (found, what) = match hold.who {
             Who::Ours { owner, .. } => {
-                let release = Message::release(&owner);
+                let release = self.release_of(&owner);
                 let found = release.run(self.master).await;
                 self.keep(release);
                 (found, format!("release {owner}"))
@@ -259,7 +264,7 @@ impl<M: Master> Walk<'_, M> {
             };
             self.late
                 .retain(|message| message.owner != *owner || message.script != ACQUIRE);
-            let release = Message::release(owner);
+            let release = self.release_of(owner);
             let extension = Message::extend(owner, hold.reads, self.longest);
             self.keep(release);
             self.keep(extension);
