@@ -62,8 +62,8 @@ pub(super) struct Waiting<'a> {
     pub(super) foreign_releases: ForeignReleases,
     /// Whether the waiter has met a field of Redisson's, so that it asks the first master first if it needs all.
     has_met_redisson: bool,
-    /// Time in which the other masters are to call once a majority has. It grows with each question that was in vain: others may have the names
-    /// there for long.
+    /// Time in which the other masters are to call once a majority has. It doubles with each question after that: others may
+    /// have the names there for long.
     pub(super) others_come_within: Duration,
     pub(super) pauses: Pauses<'a>,
 }

@@ -111,8 +111,8 @@ async fn a_waiter_for_all_masters_keeps_nobody_waiting_while_one_has_an_error() 
     guard.unlock().await.expect("held");
 }
 
-/// A master freezes, ends or answers with errors while a waiter for all masters stands before a waiter for a majority. The release of
-/// the holder calls the first one, which cannot win.
+/// A master freezes, ends or answers with errors while a waiter for all masters stands before a waiter for a majority. The
+/// release of the holder calls the first one, which cannot win.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_for_all_masters_keeps_nobody_waiting_once_one_is_silent() {
     let faults: [fn(&Master); 3] = [Master::freeze, Master::crash, |master| {
