@@ -219,6 +219,7 @@ async fn two_names_are_read_and_written_by_one_call() {
     let master = one(&cluster);
     let clock = clock_us(master);
     let fence = (clock + SECOND).to_string();
+    run(master, &["SET", FENCE, &clock.to_string()]);
     run(master, &["SET", "multilock_fence:{b}", &fence]);
     let token = clock.to_string();
     let told = master.eval(ACQUIRE, &TWO, &["me:1", "1000", &token, "r"]);
