@@ -2,7 +2,7 @@
 -- revocation marks. It is put behind look.lua, and in front of the other parts for the same reason. readers.lua describes a
 -- name that is read.
 --
--- Times are given to the commands as text: each command would turn a number into text again.
+-- The end of a lease is given to the commands as text: each of them would turn the number into text again.
 
 local now = math.floor(clock / 1000)
 -- The keys of the names, and beside them, that exist; the ms at which the last reader's lease ends, if others read the name;
@@ -37,7 +37,7 @@ if shared and (declared or not spoilt) then
       call('pexpireat', its_readers, last_text)
     end
   elseif found == 0 then
-    -- As readers.lua begins, whose functions cost more than this.
+    -- As `begin` of readers.lua, whose functions cost more than this.
     for n = 1, names do
       local name, its_readers = KEYS[3 * n - 2], KEYS[readers_at + n]
       call('hset', name, 'mode', 'write', 'multilock', ends_text)

@@ -47,14 +47,11 @@ local function readers()
     redis.call('pexpireat', its_readers, ends)
   end
 
-  -- Adds a reader for readers that the set has lost, until the end of the last lease, `last`.
-  local function lose(its_readers, last) redis.call('zadd', its_readers, last, 'lost:0') end
-
   -- Brings the set in order, before the end of the last lease, `last`, changes.
   local function tidy(its_readers, last, now)
     -- A reader has a lease until `last`, and the set does not have it.
     local is_lost = last > now and not redis.call('zrangebyscore', its_readers, last, last, 'limit', 0, 1)[1]
-    if is_lost then lose(its_readers, last) end
+    if is_lost then redis.call('zadd', its_readers, last, 'lost:0') end
     -- Deletes some readers with leases that have ended, so that they do not pile up while others read on.
     local over = redis.call('zrangebyscore', its_readers, '-inf', now, 'limit', 0, 64)
     if over[1] then redis.call('zrem', its_readers, unpack(over)) end
@@ -92,8 +89,5 @@ local function readers()
     return ends - now, ends < last
   end
 
-  return {
-    begin = begin, read_until = read_until, turn = turn, last_until = last_until, lose = lose, tidy = tidy, join = join,
-    remove = remove,
-  }
+  return {begin = begin, read_until = read_until, turn = turn, join = join, remove = remove}
 end
