@@ -38,16 +38,8 @@ fn ask(master: &Master, owner: &str, ms: u64, token: &str, options: &str) -> Res
     reply.map(|reply| reply[1..].to_vec())
 }
 
-fn write(master: &Master, owner: &str) -> Result<Vec<String>, String> {
-    master.eval(ACQUIRE, &KEYS, &[owner, "1000", "", "w"])
-}
-
 fn release(master: &Master, owner: &str) -> Result<Vec<String>, String> {
     master.eval(RELEASE, &["a", DEADLINES, READERS], &["rw", owner])
-}
-
-fn one(nodes: &Cluster) -> &Master {
-    nodes.master(0)
 }
 
 fn run(master: &Master, words: &[&str]) -> String {
@@ -67,7 +59,7 @@ fn left(master: &Master) -> Vec<String> {
 #[tokio::test(start_paused = true)]
 async fn a_reader_that_comes_again_reads_for_the_longer_time() {
     let cluster = Cluster::new(1);
-    let master = one(&cluster);
+    let master = cluster.master(0);
     for (owner, lease) in [("me:1", 2000), ("me:2", 1000), ("me:2", 9000), ("me:2", 500)] {
         assert_eq!(ask(master, owner, lease, "", "r"), Ok(Vec::new()));
     }
@@ -81,7 +73,7 @@ async fn a_reader_that_comes_again_reads_for_the_longer_time() {
 #[tokio::test(start_paused = true)]
 async fn a_reader_comes_in_beside_a_set_of_another_type() {
     let cluster = Cluster::new(1);
-    let master = one(&cluster);
+    let master = cluster.master(0);
     assert_eq!(ask(master, "me:1", 2000, "", "r"), Ok(Vec::new()));
     run(master, &["DEL", READERS]);
     run(master, &["SET", READERS, "text"]);
@@ -98,7 +90,7 @@ async fn a_reader_comes_in_beside_a_set_of_another_type() {
 #[tokio::test(start_paused = true)]
 async fn a_reader_that_was_forced_out_does_not_come_in() {
     let cluster = Cluster::new(1);
-    let master = one(&cluster);
+    let master = cluster.master(0);
     assert_eq!(ask(master, "me:1", 2000, "", "r"), Ok(Vec::new()));
     let until = (clock_us(master) / 1000 + 5000).to_string();
     run(master, &["ZADD", REVOKED, &until, "me:2"]);
@@ -114,7 +106,7 @@ async fn a_reader_that_was_forced_out_does_not_come_in() {
 #[tokio::test(start_paused = true)]
 async fn a_reader_without_a_token_is_refused_beside_readers_with_tokens() {
     let cluster = Cluster::new(1);
-    let master = one(&cluster);
+    let master = cluster.master(0);
     let token = clock_us(master).to_string();
     assert_eq!(
         ask(master, "me:1", 2000, &token, "r").map(|told| told[0].clone()),
@@ -129,7 +121,7 @@ async fn a_reader_without_a_token_is_refused_beside_readers_with_tokens() {
 #[tokio::test(start_paused = true)]
 async fn readers_with_leases_that_have_ended_are_deleted_while_others_read_on() {
     let cluster = Cluster::new(1);
-    let master = one(&cluster);
+    let master = cluster.master(0);
     for n in 0..500 {
         assert_eq!(ask(master, &format!("me:{n}"), 100, "", "r"), Ok(Vec::new()));
         sleep(ms(7)).await;
@@ -144,7 +136,7 @@ async fn readers_with_leases_that_have_ended_are_deleted_while_others_read_on() 
 async fn the_first_reader_stores_a_token() {
     for (ahead, stored, life) in [(0, 0, 120_001), (-20, -10, 120_001), (60, 60, 170_001)] {
         let cluster = Cluster::new(1);
-        let master = one(&cluster);
+        let master = cluster.master(0);
         let clock = clock_us(master);
         let token = clock.saturating_add_signed(ahead * 1_000_000);
         let expected = clock.saturating_add_signed(stored * 1_000_000) + u64::from(stored < 0);
@@ -164,7 +156,7 @@ async fn the_first_reader_stores_a_token() {
 #[tokio::test(start_paused = true)]
 async fn a_reader_that_is_taken_again_declares_its_token() {
     let cluster = Cluster::new(1);
-    let master = one(&cluster);
+    let master = cluster.master(0);
     let token = clock_us(master).to_string();
     assert_eq!(ask(master, "me:1", 2000, &token, "rd"), Ok(Vec::new()));
     assert_eq!(ask(master, "me:2", 2000, &token, "rd"), Ok(Vec::new()));
@@ -180,7 +172,7 @@ async fn a_spoilt_fence_refuses_new_holds_and_stays() {
                 continue;
             }
             let cluster = Cluster::new(1);
-            let master = one(&cluster);
+            let master = cluster.master(0);
             if is_read {
                 assert_eq!(ask(master, "me:1", 2000, "", "r"), Ok(Vec::new()));
             }
@@ -201,7 +193,7 @@ async fn a_spoilt_fence_refuses_new_holds_and_stays() {
 #[tokio::test(start_paused = true)]
 async fn a_reader_with_a_text_is_shown_with_it() {
     let cluster = Cluster::new(1);
-    let master = one(&cluster);
+    let master = cluster.master(0);
     for owner in ["me:1c", "me:2c"] {
         let args = [owner, "1000", "", "r", "1", "0", "", "monthly"];
         assert_eq!(master.eval(ACQUIRE, &KEYS, &args).map(|reply| reply.len()), Ok(1));
@@ -216,7 +208,7 @@ async fn a_reader_with_a_text_is_shown_with_it() {
 #[tokio::test(start_paused = true)]
 async fn two_names_are_read_and_written_by_one_call() {
     let cluster = Cluster::new(1);
-    let master = one(&cluster);
+    let master = cluster.master(0);
     let clock = clock_us(master);
     let fence = (clock + SECOND).to_string();
     run(master, &["SET", FENCE, &clock.to_string()]);
@@ -258,10 +250,10 @@ async fn two_names_are_read_and_written_by_one_call() {
 #[tokio::test(start_paused = true)]
 async fn a_writer_deletes_the_readers_of_before() {
     let cluster = Cluster::new(1);
-    let master = one(&cluster);
+    let master = cluster.master(0);
     assert_eq!(ask(master, "me:1", 9000, "", "r"), Ok(Vec::new()));
     run(master, &["DEL", "a"]);
-    assert_eq!(write(master, "me:2").map(|granted| granted.len()), Ok(1));
+    assert_eq!(ask(master, "me:2", 1000, "", "w"), Ok(Vec::new()));
     assert_eq!(left(master), ["a"]);
     assert_eq!(run(master, &["HGETALL", "a"]), "modewriteme:21");
     assert_eq!(release(master, "me:2"), Ok(vec!["1".into()]));
@@ -272,7 +264,7 @@ async fn a_writer_deletes_the_readers_of_before() {
 #[tokio::test(start_paused = true)]
 async fn a_rollback_of_a_reader_gives_its_waiter_a_place() {
     let cluster = Cluster::new(1);
-    let master = one(&cluster);
+    let master = cluster.master(0);
     assert_eq!(ask(master, "me:1", 2000, "", "r"), Ok(Vec::new()));
     let args = ["rw", "me:1", "7r:1000", "99"];
     let rolled_back = master.eval(RELEASE, &["a", DEADLINES, READERS], &args);
