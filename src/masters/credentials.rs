@@ -6,12 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
-use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::masters::config::{MAX_TIME, in_range};
+use crate::time::blocking::OneAtATime;
 
 /// Error that a provider of credentials may answer.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -124,19 +123,13 @@ impl Provider {
     /// Gives the content of a file as the password, without the end of its last line and a byte order mark.
     pub(crate) fn file(user: Option<String>, file: PathBuf) -> Self {
         let file = Arc::new(file);
-        // A read that hangs cannot be ended, so it takes one thread of the runtime, and no later read takes another.
-        let reading = Arc::new(Semaphore::new(1));
+        let reading = OneAtATime::default();
         Self::new(move || {
-            let (user, file, reading) = (user.clone(), Arc::clone(&file), Arc::clone(&reading));
+            let (user, file, reading) = (user.clone(), Arc::clone(&file), reading.clone());
             async move {
                 let path = Arc::clone(&file);
                 let refused = |why: &dyn fmt::Display| format!("the password file {}: {why}", file.display());
-                let alone = reading.acquire_owned().await?;
-                let read = spawn_blocking(move || {
-                    let _alone = alone;
-                    std::fs::read_to_string(&*path)
-                });
-                let read = read.await?;
+                let read = reading.run(move || std::fs::read_to_string(&*path)).await?;
                 let text = read.map_err(|error| refused(&error))?;
                 let password = text.trim_start_matches('\u{feff}').trim_end_matches(['\r', '\n']);
                 if password.is_empty() {
@@ -186,7 +179,12 @@ impl fmt::Debug for Provider {
 
 #[cfg(test)]
 mod tests {
+    #[cfg(unix)]
+    use tokio::task::spawn_blocking;
+
     use super::*;
+    #[cfg(unix)]
+    use crate::time::blocking::tests::a_thread_is_left;
 
     const WITHIN: Duration = Duration::from_secs(1);
 
@@ -280,26 +278,12 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let file = dir.path().join("password");
         rustix::fs::mkfifoat(rustix::fs::CWD, &file, rustix::fs::Mode::RWXU).expect("a pipe");
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .max_blocking_threads(2)
-            .build()
-            .expect("a runtime");
         let provider = Provider::file(None, file.clone());
-        let is_left = runtime.block_on(async {
-            for _ in 0..3 {
-                let asked = provider.ask(Instant::now() + Duration::from_millis(50)).await;
-                let error = asked.expect_err("nobody writes");
-                assert!(error.ends_with("did not answer in time"), "{error}");
-            }
-            let other = timeout_at(Instant::now() + 10 * WITHIN, spawn_blocking(|| 1)).await;
-            other.is_ok()
+        let runtime = a_thread_is_left(async |within| {
+            let asked = provider.ask(Instant::now() + within).await;
+            let error = asked.expect_err("nobody writes");
+            assert!(error.ends_with("did not answer in time"), "{error}");
         });
-        if !is_left {
-            // A drop would wait for the reads.
-            runtime.shutdown_background();
-            panic!("no thread is left");
-        }
         runtime.block_on(async {
             // The read that hangs ends, and the next one finds a file.
             let pipe = dir.path().join("pipe");

@@ -2,6 +2,7 @@
 
 pub(crate) mod alarms;
 pub(crate) mod backoff;
+pub(crate) mod blocking;
 pub(crate) mod clock;
 pub(crate) mod random;
 pub(crate) mod rounded;

@@ -59,9 +59,8 @@ pub(crate) struct Tls {
     /// Changed files that could not be used, by the log: the same for all masters of the client.
     #[cfg(feature = "rustls")]
     refused: std::sync::Arc<parking_lot::Mutex<Option<with_rustls::Refused>>>,
-    /// Held while the files are looked at.
     #[cfg(feature = "rustls")]
-    looking: std::sync::Arc<tokio::sync::Mutex<()>>,
+    looking: crate::time::blocking::OneAtATime,
 }
 
 /// Shows nothing of the configuration: it may hold a key.
@@ -111,6 +110,7 @@ mod with_rustls {
     use super::{CA_FILE, CERT_FILE, KEY_FILE, Tls, TlsFiles};
     use crate::error::InvalidInput;
     use crate::events::log;
+    use crate::time::blocking::OneAtATime;
 
     /// Number of sessions that are stored for one master: a server hands out two per connection.
     const SESSIONS: usize = 4;
@@ -147,7 +147,7 @@ mod with_rustls {
                 config,
                 files,
                 refused: Arc::default(),
-                looking: Arc::default(),
+                looking: OneAtATime::default(),
             }
         }
 
@@ -190,14 +190,8 @@ mod with_rustls {
             if self.files.named().is_none() {
                 return last;
             }
-            // A look that hangs cannot be ended, so it takes one thread of the runtime, and no later look takes another.
-            let alone = Arc::clone(&self.looking).lock_owned().await;
             let this = self.clone();
-            let look = spawn_blocking(move || {
-                let _alone = alone;
-                this.look()
-            });
-            match look.await {
+            match self.looking.run(move || this.look()).await {
                 Ok(Ok(current)) => current,
                 Ok(Err(refused)) => {
                     self.warn(refused);

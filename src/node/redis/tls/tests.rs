@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use multilock_test_support::Authority;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::spawn_blocking;
+#[cfg(unix)]
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring;
@@ -16,6 +16,8 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use tokio_rustls::rustls::{CertificateError, Error, HandshakeKind, ServerConfig};
 
 use super::*;
+#[cfg(unix)]
+use crate::time::blocking::tests::a_thread_is_left;
 use crate::{Masters, Node};
 
 /// Runs a server for `connections` connections, which sends a byte on each and reads one. Returns its port.
@@ -166,29 +168,14 @@ async fn each_file_that_changes_is_read_again_once() {
 fn a_file_that_hangs_takes_one_thread_however_often_it_is_read() {
     install_provider();
     let authority = Authority::new();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .max_blocking_threads(2)
-        .build()
-        .expect("a runtime");
-    let tls = runtime.block_on(Tls::load(all_files(&authority)));
-    let tls = tls.expect("a configuration");
+    let tls = Tls::read(&all_files(&authority)).expect("a configuration");
     let (file, kept) = (authority.file("ca.pem"), authority.file("kept.pem"));
     fs::rename(&file, &kept).expect("renamed");
     rustix::fs::mkfifoat(rustix::fs::CWD, &file, rustix::fs::Mode::RWXU).expect("a pipe");
-    let is_left = runtime.block_on(async {
-        for _ in 0..3 {
-            let asked = timeout(Duration::from_millis(50), tls.current()).await;
-            assert!(asked.is_err(), "nobody writes");
-        }
-        let other = timeout(Duration::from_secs(10), spawn_blocking(|| 1)).await;
-        other.is_ok()
+    let runtime = a_thread_is_left(async |within| {
+        let asked = timeout(within, tls.current()).await;
+        assert!(asked.is_err(), "nobody writes");
     });
-    if !is_left {
-        // A drop would wait for the reads.
-        runtime.shutdown_background();
-        panic!("no thread is left");
-    }
     // The read that hangs ends.
     fs::write(&file, "no authority").expect("written");
     fs::rename(&kept, &file).expect("renamed");
