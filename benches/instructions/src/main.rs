@@ -33,14 +33,25 @@ const OPERATIONS: [&str; 8] = [
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    match args.as_slice() {
+    match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         [] => compare(),
+        ["connect"] => {
+            connect();
+            ExitCode::SUCCESS
+        }
         [operation, times] => {
             perform(operation, times.parse().expect("a number"));
             ExitCode::SUCCESS
         }
         other => panic!("no arguments, or an operation and how often: {other:?}"),
     }
+}
+
+/// Looks for a real server, and finds none. Such a client reads the clocks of the machine, and masters in memory have their own.
+fn connect() {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let masters = Masters::builder().node("redis://127.0.0.1:1").connect();
+    runtime.block_on(masters).expect_err("no server is there");
 }
 
 fn perform(operation: &str, times: u64) {
@@ -108,6 +119,8 @@ fn compare() -> ExitCode {
     let mut now =
         String::from("# Client instructions an operation, by `make instructions`; UPDATE=1 writes them.\n");
     let mut worse = 0;
+    // Services run under valgrind, too.
+    under_valgrind(&["connect"]);
     for operation in OPERATIONS {
         let (short, long) = (count(operation, SHORT), count(operation, LONG));
         let each = long.saturating_sub(short) / (LONG - SHORT);
@@ -147,15 +160,7 @@ fn read(figures: &str) -> BTreeMap<String, u64> {
 
 /// All instructions of a run.
 fn count(operation: &str, times: u64) -> u64 {
-    let this = std::env::current_exe().expect("has a path");
-    let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-        .arg(this)
-        .args([operation, &times.to_string()])
-        .output()
-        .expect("valgrind is missing; install your system's valgrind package");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{operation} under valgrind: {said}");
+    let said = under_valgrind(&[operation, &times.to_string()]);
     let total = said
         .lines()
         .find_map(|line| line.split_once("Collected :"))
@@ -164,4 +169,18 @@ fn count(operation: &str, times: u64) -> u64 {
         Some(Ok(total)) => total,
         _ => panic!("valgrind did not tell the total: {said}"),
     }
+}
+
+/// Runs this program with these arguments under valgrind. Returns the output of valgrind.
+fn under_valgrind(args: &[&str]) -> String {
+    let this = std::env::current_exe().expect("has a path");
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(this)
+        .args(args)
+        .output()
+        .expect("valgrind is missing; install your system's valgrind package");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{args:?} under valgrind: {said}");
+    said
 }
