@@ -30,7 +30,7 @@
 -- or an error, and nothing was written:
 --   FENCE ...   a fence is spoilt, until its key is deleted
 --   FENCED ...  the call has no token, and other clients lock a name with tokens
--- Highest is the largest fence of the names before the call, in decimal digits. Stamp is the master's wall clock in
+-- Highest is the largest fence of the names before the call. Stamp is the master's wall clock in
 -- microseconds; with a record: the clock in digits, a space, and the record's text.
 --
 -- fences.lua describes which tokens are accepted, and for how long they are stored. This script alone stores the
@@ -64,7 +64,7 @@ if is_taken or is_added then
 elseif ends_last then
   readers().join(KEYS[1], KEYS[readers_at + 1], owner, now + lease, ends_last, now)
 else
-  local queues, reading = queues(), readers()
+  local queues, reading = queues(), mode and readers()
   for i = 2, last, 3 do
     if tonumber(call('zscore', KEYS[i], owner) or 0) > now then return {stamp, -1} end
   end
@@ -107,9 +107,9 @@ else
   end
   for n = 1, ticket > 0 and names or 0 do
     -- On a free name it matters at once whether the client of the waiter ahead still listens.
-    local ahead = shared and queues.first_alone or queues.head
-    local first, its, deadline = ahead(its_queues[n], KEYS[3 * n], now, causes[n] == '-' and waiter)
-    if first and first ~= waiter and queues.is_before(its, first, ticket, waiter) then
+    local queue, deadlines, here = its_queues[n], KEYS[3 * n], causes[n] == '-' and waiter
+    local first, deadline = queues.head(queue, deadlines, now, here, shared)
+    if first and first ~= waiter and queues.is_before(queues.ticket_of(queue, first), first, ticket, waiter) then
       causes[n] = causes[n] == '-' and 'a' or string.upper(causes[n])
       -- Without a deadline the next call looks at more of the queue.
       refuse(deadline and deadline - now or 1)
@@ -135,12 +135,12 @@ else
         queues.recall(owners[n], '9007199254740991', name)
       end
       -- After the end of a lease, or a release by another library, nothing else would call the waiter ahead.
-      local is_read = changes and reading.read_until(name)
+      local is_read = changes and (reading or readers()).read_until(name)
       if is_read or changes and (causes[n] == '-' or causes[n] == 'a') then
         queues.call_head(name, queue, deadlines, now, here, nil, is_read)
       end
     end
-    return {stamp, 0, refused_for, words, one and label_of(one) or '', token and string.format('%.0f', highest) or nil}
+    return {stamp, 0, refused_for, words, one and label_of(one) or '', token and highest or nil}
   end
 
   local counted, smallest = 0, nil
@@ -158,7 +158,7 @@ else
       smallest = math.min(smallest or its, its)
     end
   end
-  if smallest then waiting, first = counted, string.format('%.0f', smallest) end
+  if smallest then waiting, first = counted, smallest end
 
   for n = 1, names do
     local key, left, its_readers = KEYS[3 * n - 2], lefts[n], KEYS[readers_at + n]
@@ -197,14 +197,13 @@ if declared then
 end
 if shared then
   if absent then highest = math.max(highest, token, clock - BEHIND + 1) end
-  local largest = string.format('%.0f', highest)
   if absent or names > 1 or clock > highest + OLD then
     local keep_up = fencing().keep_up
-    for i = fences + 1, fences + names do keep_up(KEYS[i], largest, clock) end
+    for i = fences + 1, fences + names do keep_up(KEYS[i], string.format('%.0f', highest), clock) end
   end
-  return {stamp, 3, largest, waiting, first}
+  return {stamp, 3, highest, waiting, first}
 end
-if token <= highest then return {stamp, 3, string.format('%.0f', highest), waiting, first} end
+if token <= highest then return {stamp, 3, highest, waiting, first} end
 local life = token + beyond_first <= clock + AHEAD and LIFE or fencing().life_of(top, clock)
 for i = fences + 1, fences + names do call('set', KEYS[i], top, 'px', life) end
 return granted

@@ -53,8 +53,7 @@ if is_added and names == 1 and not about and not declared then
   if not token then return stamp end
   if absent then highest = math.max(highest, token, clock - BEHIND + 1) end
   if highest <= clock + AHEAD and (absent or clock <= highest + OLD) then
-    local largest = string.format('%.0f', highest)
-    if absent then call('set', KEYS[fences + 1], largest, 'px', LIFE) end
-    return {stamp, 3, largest}
+    if absent then call('set', KEYS[fences + 1], string.format('%.0f', highest), 'px', LIFE) end
+    return {stamp, 3, highest}
   end
 end

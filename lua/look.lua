@@ -7,7 +7,7 @@ local owner, lease, top, options, about = ARGV[1], ARGV[2], ARGV[3], ARGV[4], AR
 local count, mode, declared, recorded = '1', nil, nil, nil
 if options == 'r' or options == 'w' then
   mode = options
-elseif options then
+elseif (options or '') ~= '' then
   mode, declared = string.match(options, '^[wr]'), string.find(options, 'd', 1, true)
   recorded = string.find(options, 'm', 1, true)
 end

@@ -62,7 +62,7 @@ do
         -- Each waiter ahead gets a seat, too.
         local lefts = its.lefts()
         local rank = waiter ~= '' and redis.pcall('zrank', queue, waiter) or redis.pcall('zcard', queue)
-        left = lefts[(type(rank) == 'number' and rank or 0) - #open + 1] or queues.REASK
+        left = lefts[(type(rank) == 'number' and rank or 0) - #open + 1] or REASK
         -- A waiter that was called may not come.
         if earliest then left = math.min(left, earliest - now) end
         left = math.max(left, 1)

@@ -89,7 +89,7 @@ local function seats(queues, pool)
       if not waiter then break end
       local deadline = queues.deadline_of(queue, deadlines, waiter, now)
       -- A waiter that was called is not checked for a hang-up: it may ask until its deadline.
-      if deadline and not queues.is_called(deadline) then
+      if deadline and deadline % 1 == 0 then
         deadline = queues.deadline_of(queue, deadlines, waiter, now, here)
         if deadline and queues.call_one(pool, waiter, deadline, deadlines, now, here, nil, open[next_open]) then
           next_open = next_open + 1
@@ -108,7 +108,7 @@ local function seats(queues, pool)
   -- as a lease ends, of those that are held or the new one, if that is before the waiter would ask by itself.
   local function tell(open, lease)
     local left = math.min(lefts()[1] or math.huge, lease)
-    if left >= queues.REASK then return end
+    if left >= REASK then return end
     local waiter = redis.pcall('zrange', queue, open, open)[1]
     if waiter then queues.call(waiter, pool, left) end
   end

@@ -300,7 +300,7 @@ mod tests {
     fn the_scripts_know_the_time_after_which_it_asks_again() {
         let script = include_str!("../../lua/queue.lua");
         let reask = format!("local REASK = {}\n", REASK.as_millis());
-        let ticket = format!("local TICKET = {}\n", REASK.as_millis() * 3);
+        let ticket = format!("local TICKET = '{}'\n", REASK.as_millis() * 3);
         assert!(script.contains(&reask) && script.contains(&ticket));
     }
 

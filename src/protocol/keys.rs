@@ -221,7 +221,8 @@ mod tests {
     #[test]
     fn clients_are_called_where_the_scripts_call_them() {
         let script = include_str!("../../lua/queue.lua");
-        assert!(script.contains(&format!("return '{CALLS}' .. ")));
+        assert!(script.contains(&format!("'publish', '{CALLS}' .. (client or waiter)")));
+        assert!(script.contains(&format!("'numsub', '{CALLS}' .. ")));
         assert_eq!(
             calls(Uuid::nil()),
             "multilock:00000000-0000-0000-0000-000000000000"
@@ -233,7 +234,7 @@ mod tests {
     fn readers_are_where_the_scripts_look_for_them() {
         let script = include_str!("../../lua/queue.lua");
         let made = format!(
-            "string.sub(queue, #'{}' + 1)\n    return '{}' .. name, '{}' .. name",
+            "string.sub(queue, #'{}' + 1)\n      return '{}' .. name, '{}' .. name",
             queue("a").prefix,
             readers_queue("a").prefix,
             readers("a").prefix

@@ -509,9 +509,12 @@ fn milliseconds(left: i64) -> Option<Duration> {
     u64::try_from(left).ok().map(Duration::from_millis)
 }
 
-/// Parses a number that may be too large for the integers of Lua or of the wire.
+/// Parses a number that a master has made, or has stored as text.
 fn whole_number(value: &Value) -> Option<u64> {
-    text(value)?.parse().ok()
+    match value {
+        Value::Int(number) => u64::try_from(*number).ok(),
+        _ => text(value)?.parse().ok(),
+    }
 }
 
 #[cfg(test)]

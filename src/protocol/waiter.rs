@@ -210,7 +210,7 @@ mod tests {
         );
         let longest = Waiter::comes_within(Duration::from_secs(60)).as_millis();
         let script = include_str!("../../lua/queue.lua");
-        assert!(script.contains("TICKET = 15000") && longest < 15_000);
+        assert!(script.contains("TICKET = '15000'") && longest < 15_000);
         assert!(include_str!("../../lua/permit.lua").contains("math.max(lease, 15000)"));
         assert!(
             script.contains(&format!("ticket == '{LAST}'")),
