@@ -32,6 +32,7 @@ impl Waiting<'_> {
     /// Takes in a refusal, and sleeps until another attempt is worthwhile.
     pub(super) async fn rest_after(&mut self, refusal: &Refusal) -> Result<(), LockError> {
         let request = self.request;
+        self.begin_rest();
         if refusal.reason == LossReason::Unreachable {
             let log_throttle = &request.client.pool.log_throttle;
             log_throttle.still_waiting(&request.names, &refusal.error);

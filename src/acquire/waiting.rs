@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::acquire::enter::acquire_as;
 use crate::acquire::first_master;
@@ -66,6 +67,8 @@ pub(super) struct Waiting<'a> {
     /// have the names there for long.
     pub(super) others_come_within: Duration,
     pub(super) pauses: Pauses<'a>,
+    /// Makes closing wait until the waiter has left the queues; from its first rest.
+    leaving: Option<TaskTrackerToken>,
 }
 
 impl<'a> Waiting<'a> {
@@ -101,6 +104,7 @@ impl<'a> Waiting<'a> {
             has_met_redisson: false,
             others_come_within: pool.config.node_timeout,
             pauses: Pauses::new(&pool.random),
+            leaving: None,
         };
         waiting.draw_ticket();
         waiting
@@ -231,6 +235,12 @@ impl<'a> Waiting<'a> {
             self.forget_clocks();
         }
         Ok(())
+    }
+
+    /// Notes that the waiter is about to rest in the queues. It leaves them in its drop, before the token is dropped.
+    pub(super) fn begin_rest(&mut self) {
+        let tracker = &self.request.client.pool.tracker;
+        self.leaving.get_or_insert_with(|| tracker.token());
     }
 
     /// Asks the masters once. If the job is done, opens the line: the tasks behind learn it at the same time, and not one after

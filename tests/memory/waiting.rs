@@ -709,6 +709,51 @@ async fn closing_tells_waiters_and_releases_or_leaves() {
     }
 }
 
+/// Otherwise the masters would call a client that is gone, or pass it by, until its places end.
+#[tokio::test(start_paused = true)]
+async fn the_waiters_of_a_closed_client_leave_the_queues() {
+    for (closing, is_leaked) in [
+        (Closing::Release, false),
+        (Closing::Release, true),
+        (Closing::Leave, false),
+    ] {
+        let cluster = Cluster::new(3);
+        let (masters, rival) = (connect(&cluster).await, connect(&cluster).await);
+        let theirs = rival.red_lock("b").lock().await.expect("free");
+        let guard = masters.red_lock("a").lock().await.expect("free");
+        if is_leaked {
+            guard.leak();
+        }
+        let (alone, set) = (
+            masters.red_lock("b"),
+            masters.red_lock("b").and(masters.red_lock("c")),
+        );
+        let alone = tokio::spawn(async move { alone.lock().await });
+        let set = tokio::spawn(async move { set.lock().await });
+        sleep(ms(100)).await;
+        let queues = |master: &Master| {
+            let keys = master.keys();
+            keys.into_iter()
+                .filter(|key| key.starts_with("multilock_queue:"))
+                .collect::<Vec<_>>()
+        };
+        for master in cluster.iter() {
+            assert_eq!(
+                queues(master),
+                ["multilock_queue:{b}", "multilock_queue:{c}"],
+                "they wait"
+            );
+        }
+        masters.close(closing).await;
+        assert!(matches!(alone.await.expect("no panic"), Err(LockError::Closed)));
+        assert!(set.await.expect("no panic").is_err());
+        for master in cluster.iter() {
+            assert_eq!(queues(master), [""; 0], "{closing:?}, leaked: {is_leaked}");
+        }
+        theirs.unlock().await.expect("held");
+    }
+}
+
 /// The owner is inside with less validity than it asks for, and no master is there to extend it: nothing
 /// that it waits for makes the runtime stand still meanwhile.
 #[test]
