@@ -77,20 +77,20 @@ impl Waiting<'_> {
         let state = &self.entry.state;
         let (at_most, behind_foreign_field) = match refused.next_step(&mut self.pauses) {
             NextStep::Listen => {
-                state.rests_until(Instant::now() + request.client.pool.config.node_timeout);
+                state.sleeps_until(Instant::now() + request.client.pool.config.node_timeout);
                 self.foreign_releases
                     .listen(&request.client.pool, &request.names, request.kind)
                     .await;
                 return WokenBy::Gap;
             }
             NextStep::Sleep(pause) => {
-                state.rests_until(Instant::now() + pause);
+                state.sleeps_until(Instant::now() + pause);
                 sleep(pause).await;
                 return WokenBy::Timer;
             }
             NextStep::AwaitMasters { at_most } => {
                 let pool = &request.client.pool;
-                state.rests_until(Instant::now() + at_most);
+                state.sleeps_until(Instant::now() + at_most);
                 if timeout(at_most, pool.wait_for_connections(request.needed))
                     .await
                     .is_err()
@@ -98,7 +98,7 @@ impl Waiting<'_> {
                     return WokenBy::Timer;
                 }
                 let turn = self.pauses.within(for_each_waiter(pool.topics.waiters.len()));
-                state.rests_until(Instant::now() + turn);
+                state.sleeps_until(Instant::now() + turn);
                 sleep(turn).await;
                 return WokenBy::Gap;
             }

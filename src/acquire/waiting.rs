@@ -230,7 +230,7 @@ impl<'a> Waiting<'a> {
     pub(super) async fn yield_to_foreign(&mut self) -> Result<(), LockError> {
         let request = self.request;
         if let Some(until) = request.client.pool.topics.yielding.until(&request.names) {
-            self.entry.state.rests_until(until);
+            self.entry.state.sleeps_until(until);
             request.unless_closed(sleep_until(until)).await?;
             self.forget_clocks();
         }

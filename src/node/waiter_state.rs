@@ -51,7 +51,8 @@ struct Absence {
     allowed: Option<Duration>,
     /// Time by which the task has to be polled, if it has a turn or a hold, or may be called.
     until: Option<Instant>,
-    /// Time at which its question is answered at the latest, while it asks. A call does not wake it earlier.
+    /// Time at which its question is answered at the latest, while it asks, or at which it wakes, while it sleeps through calls.
+    /// A call does not wake it earlier.
     answers_by: Option<Instant>,
     /// Time of the waiter's entry in [`PollDeadlines`].
     next_check: Option<Instant>,
@@ -222,6 +223,12 @@ impl WaiterState {
         absence.polled();
         absence.answers_by = Some(at);
         self.set_deadline(&mut absence, at);
+    }
+
+    /// Notes that the waiter's task is polled, and sleeps until a time, or until enough masters are connected. A call does not
+    /// wake it, so a waiter that some master still has in its queue is not taken for one whose task is not polled.
+    pub(crate) fn sleeps_until(self: &Arc<Self>, at: Instant) {
+        self.asks_until(at);
     }
 
     /// Notes that the waiter's task is woken at a time, or earlier if that is known already.

@@ -69,6 +69,10 @@ impl Waiters {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+
     use super::*;
     use crate::protocol::node_set::NodeSet;
     use crate::protocol::waiter::WaiterKind;
@@ -116,6 +120,29 @@ mod tests {
         }
         assert_eq!((state.take_seat(), state.take_seat()), (Some(2), None));
         assert!(state.take_names().is_empty());
+    }
+
+    /// A waiter that waits for masters to be connected may still be in the queue of one that did not confirm its withdrawal. Its
+    /// task is not woken by a call from there, and was taken for one that is not polled.
+    #[tokio::test(start_paused = true)]
+    async fn a_call_does_not_end_the_time_of_a_waiter_that_sleeps() {
+        let waiters = Waiters::default();
+        let state = waiters.join(3);
+        let second = Duration::from_secs(1);
+        state.on_absence(second, None, |_| {});
+        assert!(!state.note_still_queued(0));
+        state.sleeps_until(Instant::now() + second * 5);
+        let call = WaiterCall {
+            number: state.number,
+            kind: WaiterKind::Alone,
+            seat: None,
+            later: None,
+            name: "a",
+        };
+        assert_eq!(waiters.call(0, call), None);
+        let begun = Instant::now();
+        waiters.absent().await;
+        assert_eq!(begun.elapsed().as_secs(), 6, "it was to wake after five seconds");
     }
 
     #[test]
