@@ -15,13 +15,8 @@ if type(mark) == 'string' then
   local at, keep, label = string.match(mark, '^(%d+) (%d+) (.*)$')
   local time = redis.call('time')
   if at and time[1] * 1000 + math.floor(time[2] / 1000) < tonumber(at) + again_after then
-    local stamp = time[1] * 1000000 + time[2]
-    -- As in acquire.lua: a stamp without the record that was asked for shows a wiped memory.
-    if string.find(ARGV[4] or '', 'm', 1, true) then
-      local record = redis.pcall('get', KEYS[#KEYS])
-      stamp = string.format('%.0f ', stamp) .. (type(record) == 'string' and record or '')
-    end
-    return {stamp, 4, at, keep, label}
+    -- Without the master's record: a memory that was wiped has no mark.
+    return {time[1] * 1000000 + time[2], 4, at, keep, label}
   end
 end
 

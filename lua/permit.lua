@@ -7,7 +7,7 @@
 -- Returns
 --   {stamp, 5, ms left, cause, label, open}   refused, and the waiter is in the queue. The cause is that of the seat. Open
 --                                             are the numbers of seats, with spaces between them, for which the caller
---                                             would be let in; then nothing of the ms is left
+--                                             would be let in; then nothing of the ms is left. The stamp has no record
 -- or an error, and nothing was written:
 --   PERMITS ...   the name has another number of permits, one of which somebody holds or waits for
 --
@@ -72,10 +72,6 @@ do
         local one
         cause, one = queues.holder(KEYS[1], queue)
         label = one and label_of(one) or ''
-      end
-      if string.find(ARGV[4], 'm', 1, true) then
-        local record = redis.pcall('get', KEYS[#KEYS])
-        stamp = string.format('%.0f ', stamp) .. (type(record) == 'string' and record or '')
       end
       return {stamp, 5, left < math.huge and math.floor(left) or -1, cause, label, table.concat(open, ' ')}
     end

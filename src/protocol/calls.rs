@@ -108,8 +108,8 @@ pub(crate) struct Acquire<'a> {
     pub(crate) permits: Option<u8>,
 }
 
-/// Packs a call of `lua/acquire.lua`. If it is `strict`, an answer that counts as a vote repeats the master's record, which
-/// shows when the memory was wiped.
+/// Packs a call of `lua/acquire.lua`. If it is `strict`, each grant repeats the master's record, which shows when the memory
+/// was wiped.
 pub(crate) fn acquire(acquire: &Acquire<'_>, strict: bool) -> Arc<Request> {
     let Acquire {
         names, kind, field, ..

@@ -1,7 +1,7 @@
 //! Record of a master: its set of masters, the run of its server, and since when its memory counts.
 //!
 //! `lua/introduce.lua` stores the record. A client reads it only when it sets a connection up. With `strict`
-//! each vote repeats the record's text, which shows that the memory was not wiped.
+//! each grant repeats the record's text, which shows that the memory was not wiped.
 
 use std::sync::Arc;
 use std::time::Duration;

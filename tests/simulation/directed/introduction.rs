@@ -542,8 +542,7 @@ async fn a_look_long_before_the_store() {
     apart(&held, &b.expect("0 and 2 are there")).await;
 }
 
-/// Every vote repeats the record, be it a grant or a refusal. A vote without it would be taken for a vote of a wiped
-/// memory, and the client would introduce itself again.
+/// A vote with another record is taken for a vote of a wiped memory, and the client introduces itself again.
 #[tokio::test(start_paused = true)]
 async fn strict_clients_introduce_themselves_once() {
     let cluster = Cluster::new(3);

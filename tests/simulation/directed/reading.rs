@@ -246,6 +246,27 @@ async fn two_names_are_read_and_written_by_one_call() {
     assert_eq!(left(master), [""; 0]);
 }
 
+/// One call that reads several names takes another way than a call that reads one.
+#[tokio::test(start_paused = true)]
+async fn lost_readers_of_two_names_read_on() {
+    let cluster = Cluster::new(1);
+    let master = cluster.master(0);
+    for (owner, lease) in [("me:1", "2000"), ("me:2", "1000")] {
+        let told = master.eval(ACQUIRE, &TWO, &[owner, lease, "", "r"]);
+        assert_eq!(told.map(|told| told.len()), Ok(1));
+        run(master, &["DEL", READERS]);
+    }
+    assert_eq!(
+        master
+            .eval(ACQUIRE, &TWO, &["me:3", "1000", "", "r"])
+            .map(|told| told.len()),
+        Ok(1)
+    );
+    assert_eq!(run(master, &["ZRANGE", READERS, "0", "-1"]), "me:3lost:0");
+    assert_eq!(release(master, "me:3"), Ok(vec!["1".into()]));
+    assert_eq!(master.time_left("a"), Some(ms(2000)));
+}
+
 /// The set of readers may outlive the name if an operator deletes that.
 #[tokio::test(start_paused = true)]
 async fn a_writer_deletes_the_readers_of_before() {
