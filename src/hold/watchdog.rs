@@ -144,3 +144,20 @@ pub(crate) fn clean_up(pool: &Arc<Pool>, grant: &Grant) {
     }
     drop(grant.take_turn());
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_suspension_is_known_by_the_clock_that_goes_on() {
+        let start = (Moment::at(Duration::ZERO), Instant::now());
+        let is_noticed = |clock: u64, timers: u64| {
+            let [clock, timers] = [clock, timers].map(Duration::from_millis);
+            suspended(start, (Moment::at(clock), start.1 + timers))
+        };
+        assert!(is_noticed(1060, 1000));
+        assert!(!is_noticed(1040, 1000), "their rates differ");
+        assert!(!is_noticed(1000, 1060));
+    }
+}

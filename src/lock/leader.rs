@@ -271,3 +271,62 @@ fn sight_of<E>(reports: &[Result<Report, E>], majority: usize) -> Sight {
     };
     Sight::Leader(leader, left)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::caption::HolderFacts;
+    use crate::protocol::reply::StoredName;
+
+    /// Answers of masters that store a term of this owner, with a rest of its lease in seconds; without one, of a free name.
+    fn answers<const N: usize>(terms: [Option<(&str, u64)>; N]) -> Vec<Result<Report, ()>> {
+        let field = |(owner, _): (&str, u64)| FieldEntry {
+            field: owner.into(),
+            value: "1".into(),
+            facts: HolderFacts::default(),
+        };
+        let stored = |term: Option<(&str, u64)>| StoredName {
+            kind: "hash".into(),
+            remaining: term.map(|(_, left)| Duration::from_secs(left)),
+            waiting: 0,
+            waiting_to_read: 0,
+            fence: None,
+            first_waiting: None,
+            last_force: None,
+            fields: term.map(field).into_iter().collect(),
+            digest: None,
+        };
+        let report = |term| Report {
+            clock_us: 0,
+            entries: vec![stored(term)],
+        };
+        terms.into_iter().map(|term| Ok(report(term))).collect()
+    }
+
+    #[test]
+    fn a_leader_leads_for_as_long_as_a_majority_has_its_lease() {
+        for lefts in [[1, 5, 3], [5, 3, 1], [3, 1, 5]] {
+            match sight_of(&answers(lefts.map(|left| Some(("a:1", left)))), 2) {
+                Sight::Leader(_, left) => assert_eq!(left.as_secs(), 3, "{lefts:?}"),
+                _ => panic!("all have it"),
+            }
+        }
+    }
+
+    #[test]
+    fn silent_masters_may_have_a_leader() {
+        let its = Some(("a:1", 3));
+        let beside_silent = |mut answers: Vec<_>| {
+            answers.resize_with(3, || Err(()));
+            sight_of(&answers, 2)
+        };
+        assert!(matches!(beside_silent(answers([its, None])), Sight::Unknown));
+        assert!(matches!(beside_silent(answers([None])), Sight::Unknown));
+        assert!(matches!(beside_silent(answers([None, None])), Sight::Nobody));
+        let others = Some(("b:1", 3));
+        assert!(matches!(
+            beside_silent(answers([its, None, others])),
+            Sight::Nobody
+        ));
+    }
+}

@@ -397,3 +397,93 @@ impl Link {
         self.closed.load(Ordering::SeqCst)
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use futures::FutureExt;
+    use tokio::time::advance;
+
+    use super::*;
+    use crate::masters::config::Config;
+    use crate::protocol::lease_timing::LeaseTiming;
+    use crate::time::steps::Steps;
+
+    pub(in crate::node) const NODE_TIMEOUT: Duration = Duration::from_millis(50);
+
+    /// Calls to a master that answers none of them.
+    pub(in crate::node) type Calls = Arc<Mutex<Vec<ReplyTo>>>;
+
+    struct SilentWire(Calls);
+
+    impl Wire for SilentWire {
+        fn call(&self, _: &Request, _: By, reply: ReplyTo) {
+            self.0.lock().push(reply);
+        }
+
+        fn load(&self, _: &'static Script, _: ReplyTo) {}
+
+        fn listen(&self, _: bool, _: ChannelForm, _: &str, _: ReplyTo) {}
+
+        fn waiting(&self) -> usize {
+            self.0.lock().len()
+        }
+
+        fn last_received(&self) -> Option<Instant> {
+            None
+        }
+    }
+
+    pub(in crate::node) fn link_to(calls: &Calls, set_up: Duration) -> Arc<Link> {
+        let events = Arc::new(NodeEvents::new("one".into(), Arc::default()));
+        let timing = LeaseTiming::new(&Config::default());
+        let clock_check = ClockCheck::new(Arc::clone(&events), timing, Arc::new(Steps::new(1)));
+        let recollection = Recollection {
+            memory: timing.quarantine,
+            clock_us: 0,
+            clock: MasterClock::new(0, Clock::tokio(0).now()),
+            record: None,
+            quarantine: timing.quarantine,
+            clock_check: Arc::new(clock_check),
+        };
+        let wire = Box::new(SilentWire(Arc::clone(calls)));
+        let server = ("7.0.0".into(), Capabilities::ALL);
+        let link = Link::new(wire, recollection, server, set_up, &events, &Arc::default());
+        Arc::new(link)
+    }
+
+    fn is_given_up(link: &Link) -> bool {
+        link.replacement_wanted().now_or_never() == Some("no answer")
+    }
+
+    /// A short delay under load is not a dead connection.
+    #[tokio::test(start_paused = true)]
+    async fn calls_that_were_under_way_together_miss_one_deadline() {
+        let link = link_to(&Calls::default(), Duration::ZERO);
+        let sent = Instant::now();
+        advance(NODE_TIMEOUT).await;
+        (0..SILENT_ROUNDS).for_each(|_| link.note_missed_deadline(sent));
+        assert!(link.is_silent() && !is_given_up(&link));
+        for _ in 1..SILENT_ROUNDS {
+            let sent = Instant::now();
+            advance(NODE_TIMEOUT).await;
+            link.note_missed_deadline(sent);
+        }
+        assert!(is_given_up(&link));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_distant_master_has_more_time() {
+        let link = link_to(&Calls::default(), Duration::from_secs(1));
+        let missed = async |times: u32| {
+            for _ in 0..times {
+                let sent = Instant::now();
+                advance(NODE_TIMEOUT).await;
+                link.note_missed_deadline(sent);
+            }
+        };
+        missed(39).await;
+        assert!(!is_given_up(&link), "less than twice its set-up has passed");
+        missed(1).await;
+        assert!(is_given_up(&link));
+    }
+}

@@ -85,80 +85,20 @@ impl<'a> Pace<'a> {
 #[cfg(test)]
 mod tests {
     use futures::FutureExt;
-    use parking_lot::Mutex;
     use tokio::time::advance;
 
     use super::*;
-    use crate::admin::capabilities::Capabilities;
-    use crate::events::NodeEvents;
-    use crate::masters::config::Config;
-    use crate::node::connection::Recollection;
+    use crate::node::connection::tests::{Calls, NODE_TIMEOUT, link_to};
     use crate::node::deferred::tests::with;
-    use crate::node::trust::clock_check::ClockCheck;
-    use crate::node::trust::master_clock::MasterClock;
-    use crate::node::{By, ChannelForm, ReplyTo, Wire};
-    use crate::protocol::command::{Request, Script};
-    use crate::protocol::lease_timing::LeaseTiming;
-    use crate::time::clock::Clock;
-    use crate::time::steps::Steps;
 
-    const NODE_TIMEOUT: Duration = Duration::from_millis(50);
     /// A node timeout but for the last millisecond.
     const ALMOST: Duration = Duration::from_millis(49);
-
-    /// Calls to a master that answers none of them.
-    type Calls = Arc<Mutex<Vec<ReplyTo>>>;
-
-    struct SilentWire(Calls);
-
-    impl Wire for SilentWire {
-        fn call(&self, _: &Request, _: By, reply: ReplyTo) {
-            self.0.lock().push(reply);
-        }
-
-        fn load(&self, _: &'static Script, _: ReplyTo) {}
-
-        fn listen(&self, _: bool, _: ChannelForm, _: &str, _: ReplyTo) {}
-
-        fn waiting(&self) -> usize {
-            self.0.lock().len()
-        }
-
-        fn last_received(&self) -> Option<Instant> {
-            None
-        }
-    }
-
-    fn link_to(calls: &Calls) -> Arc<Link> {
-        let events = Arc::new(NodeEvents::new("one".into(), Arc::default()));
-        let timing = LeaseTiming::new(&Config::default());
-        let clock_check = ClockCheck::new(Arc::clone(&events), timing, Arc::new(Steps::new(1)));
-        let recollection = Recollection {
-            memory: timing.quarantine,
-            clock_us: 0,
-            clock: MasterClock::new(0, Clock::tokio(0).now()),
-            record: None,
-            quarantine: timing.quarantine,
-            clock_check: Arc::new(clock_check),
-        };
-        let wire = Box::new(SilentWire(Arc::clone(calls)));
-        let server = ("7.0.0".into(), Capabilities::ALL);
-        let full = Arc::default();
-        Arc::new(Link::new(
-            wire,
-            recollection,
-            server,
-            Duration::ZERO,
-            &events,
-            &full,
-        ))
-    }
 
     /// A first batch is under way, and a second one is pending.
     #[tokio::test(start_paused = true)]
     async fn a_batch_waits_for_the_answer_to_the_last_one_until_the_node_timeout() {
         let (calls, random) = (Calls::default(), Random::from_seed(0));
-        let (link, deferrals) = (link_to(&calls), Arc::new(with(200)));
+        let (link, deferrals) = (link_to(&calls, Duration::ZERO), Arc::new(with(200)));
         deferrals.send(&link);
         let mut pace = Pace::new(&random, NODE_TIMEOUT);
         for batches in 1..=3 {
@@ -176,7 +116,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_connection_on_which_no_batch_is_answered_is_replaced() {
         let (calls, random) = (Calls::default(), Random::from_seed(0));
-        let (link, deferrals) = (link_to(&calls), Arc::new(with(200)));
+        let (link, deferrals) = (link_to(&calls, Duration::ZERO), Arc::new(with(200)));
         let mut pace = Pace::new(&random, NODE_TIMEOUT);
         for missed in 0..3 {
             assert_eq!(link.replacement_wanted().now_or_never(), None, "{missed}");
