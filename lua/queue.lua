@@ -15,8 +15,8 @@
 -- A waiter is dropped if it does not ask, or if its client has hung up. The next script that finds it at the head
 -- drops it.
 --
--- Numbers that commands get are texts where they can be: a server takes longer to turn a number into text than for most of
--- the command. The id of a client has no colon, and hexadecimal digits alone, so the one r of a waiter is that of a reader.
+-- The commands that most calls run get their numbers as text: a server takes longer to turn a number into text than for most
+-- of the command. The id of a client is a UUID, which has no colon and no r, so an r before a colon is that of a reader.
 
 -- Waiters that this script may still drop, in the queues of all its names together: no other call is served meanwhile.
 local drops_left = 1024
@@ -125,10 +125,10 @@ local function queues()
       local alone, deadline = self.head_of(queue, queue, deadlines, now, here)
       if among_alone then return alone, deadline, alone end
       local reader, until_ms = self.head_of(self.of_readers(queue), queue, deadlines, now, here)
-      local is_alone_first = alone
-        and not (reader and not self.is_before(self.ticket_of(queue, alone), alone, self.ticket_of(queue, reader), reader))
-      if is_alone_first or not reader then return alone, deadline, alone end
-      return reader, until_ms, alone
+      local is_reader_first = reader
+        and not (alone and self.is_before(self.ticket_of(queue, alone), alone, self.ticket_of(queue, reader), reader))
+      if is_reader_first then return reader, until_ms, alone end
+      return alone, deadline, alone
     end,
 
     -- Calls a waiter to ask for a name, or for a seat of it; with `later`, only after that time. Returns its time to ask,

@@ -140,7 +140,7 @@ impl<'a> Acquisition<'a> {
         if let Some(waiting) = &waiting {
             // Masters that are held back count, too: they may be asked later.
             waiting.state.note_queued(round.sent_to.with(round.held_back()));
-            waiting.state.asks_until(round.ends_by());
+            waiting.state.ignores_calls_until(round.ends_by());
         }
         Self {
             request,

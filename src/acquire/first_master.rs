@@ -67,7 +67,7 @@ impl Acquisition<'_> {
             let ask = || Round::begin(pool, &question, Trust::Quorum(request.needed), asked);
             let mut round = request.trace.asking(ask).trace_quorum(asked.len());
             if let Some(waiting) = &self.waiting {
-                waiting.state.asks_until(round.ends_by());
+                waiting.state.ignores_calls_until(round.ends_by());
             }
             let mut refused = Vec::new();
             let mut is_over = false;

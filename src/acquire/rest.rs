@@ -32,7 +32,6 @@ impl Waiting<'_> {
     /// Takes in a refusal, and sleeps until another attempt is worthwhile.
     pub(super) async fn rest_after(&mut self, refusal: &Refusal) -> Result<(), LockError> {
         let request = self.request;
-        self.begin_rest();
         if refusal.reason == LossReason::Unreachable {
             let log_throttle = &request.client.pool.log_throttle;
             log_throttle.still_waiting(&request.names, &refusal.error);
@@ -77,20 +76,20 @@ impl Waiting<'_> {
         let state = &self.entry.state;
         let (at_most, behind_foreign_field) = match refused.next_step(&mut self.pauses) {
             NextStep::Listen => {
-                state.sleeps_until(Instant::now() + request.client.pool.config.node_timeout);
+                state.ignores_calls_until(Instant::now() + request.client.pool.config.node_timeout);
                 self.foreign_releases
                     .listen(&request.client.pool, &request.names, request.kind)
                     .await;
                 return WokenBy::Gap;
             }
             NextStep::Sleep(pause) => {
-                state.sleeps_until(Instant::now() + pause);
+                state.ignores_calls_until(Instant::now() + pause);
                 sleep(pause).await;
                 return WokenBy::Timer;
             }
             NextStep::AwaitMasters { at_most } => {
                 let pool = &request.client.pool;
-                state.sleeps_until(Instant::now() + at_most);
+                state.ignores_calls_until(Instant::now() + at_most);
                 if timeout(at_most, pool.wait_for_connections(request.needed))
                     .await
                     .is_err()
@@ -98,7 +97,7 @@ impl Waiting<'_> {
                     return WokenBy::Timer;
                 }
                 let turn = self.pauses.within(for_each_waiter(pool.topics.waiters.len()));
-                state.sleeps_until(Instant::now() + turn);
+                state.ignores_calls_until(Instant::now() + turn);
                 sleep(turn).await;
                 return WokenBy::Gap;
             }

@@ -180,8 +180,6 @@ async fn rest_together(
     blocked: Blocked,
     has_one_ticket: bool,
 ) -> Result<(), MemberError<LockError>> {
-    // A lock that was granted and given back has its place in the queues, too.
-    waiters.iter_mut().for_each(Waiting::begin_rest);
     let pools = waiters.iter().map(|waiter| &waiter.request.client.pool);
     let closing: Vec<_> = pools.map(|pool| pool.closing.clone()).collect();
     let closed = select_all(closing.iter().map(|closing| Box::pin(closing.cancelled())));

@@ -67,8 +67,8 @@ pub(super) struct Waiting<'a> {
     /// have the names there for long.
     pub(super) others_come_within: Duration,
     pub(super) pauses: Pauses<'a>,
-    /// Makes closing wait until the waiter has left the queues; from its first rest.
-    leaving: Option<TaskTrackerToken>,
+    /// Makes closing wait until the waiter has left the queues, which it does in its drop.
+    _leaves_queues: TaskTrackerToken,
 }
 
 impl<'a> Waiting<'a> {
@@ -104,7 +104,7 @@ impl<'a> Waiting<'a> {
             has_met_redisson: false,
             others_come_within: pool.config.node_timeout,
             pauses: Pauses::new(&pool.random),
-            leaving: None,
+            _leaves_queues: pool.tracker.token(),
         };
         waiting.draw_ticket();
         waiting
@@ -196,7 +196,7 @@ impl<'a> Waiting<'a> {
         self.foreign_releases.before_asking();
         self.calls_before = self.entry.state.snapshot();
         let answers_by = Instant::now() + self.request.client.pool.config.node_timeout;
-        self.entry.state.asks_until(answers_by);
+        self.entry.state.ignores_calls_until(answers_by);
         self.was_queued = self.queued_entry().is_some();
         self.was_inside = self.request.is_inside();
     }
@@ -230,17 +230,11 @@ impl<'a> Waiting<'a> {
     pub(super) async fn yield_to_foreign(&mut self) -> Result<(), LockError> {
         let request = self.request;
         if let Some(until) = request.client.pool.topics.yielding.until(&request.names) {
-            self.entry.state.sleeps_until(until);
+            self.entry.state.ignores_calls_until(until);
             request.unless_closed(sleep_until(until)).await?;
             self.forget_clocks();
         }
         Ok(())
-    }
-
-    /// Notes that the waiter is about to rest in the queues. It leaves them in its drop, before the token is dropped.
-    pub(super) fn begin_rest(&mut self) {
-        let tracker = &self.request.client.pool.tracker;
-        self.leaving.get_or_insert_with(|| tracker.token());
     }
 
     /// Asks the masters once. If the job is done, opens the line: the tasks behind learn it at the same time, and not one after

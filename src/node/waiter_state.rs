@@ -53,7 +53,7 @@ struct Absence {
     until: Option<Instant>,
     /// Time at which its question is answered at the latest, while it asks, or at which it wakes, while it sleeps through calls.
     /// A call does not wake it earlier.
-    answers_by: Option<Instant>,
+    ignores_calls_until: Option<Instant>,
     /// Time of the waiter's entry in [`PollDeadlines`].
     next_check: Option<Instant>,
     handler: Option<Arc<AbsenceHandler>>,
@@ -217,24 +217,19 @@ impl WaiterState {
         self.set_deadline(&mut absence, at);
     }
 
-    /// Notes that the waiter's task is polled, and asks a question that is answered at a time at the latest.
-    pub(crate) fn asks_until(self: &Arc<Self>, at: Instant) {
+    /// Notes that the waiter's task is polled, and that a call does not wake it before a time at the latest: it asks, or sleeps
+    /// for another reason. So a waiter that some master still has in its queue is not taken for one whose task is not polled.
+    pub(crate) fn ignores_calls_until(self: &Arc<Self>, at: Instant) {
         let mut absence = self.absence.lock();
         absence.polled();
-        absence.answers_by = Some(at);
+        absence.ignores_calls_until = Some(at);
         self.set_deadline(&mut absence, at);
-    }
-
-    /// Notes that the waiter's task is polled, and sleeps until a time, or until enough masters are connected. A call does not
-    /// wake it, so a waiter that some master still has in its queue is not taken for one whose task is not polled.
-    pub(crate) fn sleeps_until(self: &Arc<Self>, at: Instant) {
-        self.asks_until(at);
     }
 
     /// Notes that the waiter's task is woken at a time, or earlier if that is known already.
     pub(crate) fn wakes_by(self: &Arc<Self>, at: Instant) {
         let mut absence = self.absence.lock();
-        let at = absence.answers_by.map_or(at, |answers_by| answers_by.max(at));
+        let at = absence.ignores_calls_until.map_or(at, |until| until.max(at));
         self.set_deadline(&mut absence, at);
     }
 
@@ -341,7 +336,7 @@ impl WaiterState {
 impl Absence {
     /// Forgets what the task was to be polled for.
     fn polled(&mut self) {
-        (self.until, self.answers_by) = (None, None);
+        (self.until, self.ignores_calls_until) = (None, None);
     }
 }
 

@@ -131,7 +131,7 @@ mod tests {
         let second = Duration::from_secs(1);
         state.on_absence(second, None, |_| {});
         assert!(!state.note_still_queued(0));
-        state.sleeps_until(Instant::now() + second * 5);
+        state.ignores_calls_until(Instant::now() + second * 5);
         let call = WaiterCall {
             number: state.number,
             kind: WaiterKind::Alone,
