@@ -1,7 +1,6 @@
 //! Sleep of a waiter between two attempts.
 
 use std::future::pending;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -83,8 +82,7 @@ impl Waiting<'_> {
                 return WokenBy::Gap;
             }
             NextStep::Sleep(pause) => {
-                state.ignores_calls_until(Instant::now() + pause);
-                sleep(pause).await;
+                self.sleep_through_calls(Instant::now() + pause).await;
                 return WokenBy::Timer;
             }
             NextStep::AwaitMasters { at_most } => {
@@ -97,8 +95,7 @@ impl Waiting<'_> {
                     return WokenBy::Timer;
                 }
                 let turn = self.pauses.within(for_each_waiter(pool.topics.waiters.len()));
-                state.ignores_calls_until(Instant::now() + turn);
-                sleep(turn).await;
+                self.sleep_through_calls(Instant::now() + turn).await;
                 return WokenBy::Gap;
             }
             NextStep::AwaitCalls {
@@ -195,8 +192,8 @@ async fn majority_called(
 /// libraries.
 async fn appointed(state: &WaiterState) {
     loop {
-        let mut notified = pin!(state.messages.news.notified());
-        notified.as_mut().enable();
+        // Made before the look, so that no message falls between the look and the wait.
+        let notified = state.messages.news.notified();
         let Some(at) = state.alarm() else {
             notified.await;
             continue;

@@ -226,12 +226,17 @@ impl<'a> Waiting<'a> {
         };
     }
 
+    /// Sleeps until a time. No call wakes the waiter before.
+    pub(super) async fn sleep_through_calls(&self, until: Instant) {
+        self.entry.state.ignores_calls_until(until);
+        sleep_until(until).await;
+    }
+
     /// Waits while clients of other libraries have their turn.
     pub(super) async fn yield_to_foreign(&mut self) -> Result<(), LockError> {
         let request = self.request;
         if let Some(until) = request.client.pool.topics.yielding.until(&request.names) {
-            self.entry.state.ignores_calls_until(until);
-            request.unless_closed(sleep_until(until)).await?;
+            request.unless_closed(self.sleep_through_calls(until)).await?;
             self.forget_clocks();
         }
         Ok(())

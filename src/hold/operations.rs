@@ -1,6 +1,5 @@
 //! Operations on one hold of a grant: entry and exit of its guards, its end, and requests for its names.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,8 +74,8 @@ impl Hold {
     /// suspension.
     pub(crate) async fn ended(&self) -> Option<LossCause> {
         loop {
-            let mut changed = pin!(self.grant.changed.notified());
-            changed.as_mut().enable();
+            // Made before the look, so that no change falls between the look and the wait.
+            let changed = self.grant.changed.notified();
             let number = self.number;
             let look = |state: &mut HoldState, now| (state.phase_of(number), state.remaining(number, now));
             let left = match self.grant.look(look) {

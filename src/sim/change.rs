@@ -1,11 +1,12 @@
 //! Notifies watchers of changes, in the order in which they wait. Tokio's `watch` wakes them in a random
 //! order, and a run would not repeat itself.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Notify;
+
+use crate::time::until::until;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Change(Arc<ChangeNotice>);
@@ -42,15 +43,8 @@ impl Watch {
     }
 
     pub(super) async fn changed(&mut self) {
-        loop {
-            let mut notified = pin!(self.notice.notify.notified());
-            notified.as_mut().enable();
-            let times = self.notice.times.load(Ordering::Relaxed);
-            if times != self.seen {
-                self.seen = times;
-                return;
-            }
-            notified.await;
-        }
+        let (notice, seen) = (&self.notice, self.seen);
+        let news = || Some(notice.times.load(Ordering::Relaxed)).filter(|times| *times != seen);
+        self.seen = until(&notice.notify, news).await;
     }
 }

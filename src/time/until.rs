@@ -1,16 +1,13 @@
 //! Waits for a change that is notified, or for a time that may not be set.
 
-use std::pin::pin;
-
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 /// Waits until `look` finds something. It looks at once, and again at each notification by `notify_waiters`.
 pub(crate) async fn until<T>(news: &Notify, mut look: impl FnMut() -> Option<T>) -> T {
     loop {
-        // Enabled before the look, so that no notification falls between the look and the wait.
-        let mut notified = pin!(news.notified());
-        notified.as_mut().enable();
+        // Made before the look: it misses no notification by `notify_waiters` from then on, also before it is polled.
+        let notified = news.notified();
         if let Some(found) = look() {
             return found;
         }

@@ -217,15 +217,16 @@ async fn a_replica_that_became_the_master_waits() {
     sleep(ms(1000)).await;
     assert_eq!(quarantined(), None);
     cluster.master(0).set_unfit(None);
-    let connected = async {
+    let connected = || async {
         while quarantined().is_none() {
             sleep(ms(100)).await;
         }
     };
-    timeout(ms(30_000), connected).await.expect("it connects");
+    timeout(ms(30_000), connected()).await.expect("it connects");
     assert_eq!(quarantined(), Some(true));
     cluster.master(0).reset_connections();
     sleep(ms(500)).await;
+    timeout(ms(30_000), connected()).await.expect("it connects again");
     assert_eq!(quarantined(), Some(true), "once, from its promotion on");
     sleep(QUARANTINE).await;
     assert_eq!(quarantined(), Some(false));

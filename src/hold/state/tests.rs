@@ -424,6 +424,13 @@ fn a_leaked_hold_needs_nothing_any_more() {
     state.enter(0, at(0), AT_ONCE, true, HoldKind::Plain);
     assert!(state.leak(true));
     assert_eq!(state.upkeep(at(1), OLD), Upkeep::Nothing);
+    // Beside it, a guard that wants no renewal.
+    let mut state = held();
+    for renew in [true, false] {
+        state.enter(0, at(0), AT_ONCE, renew, HoldKind::Plain);
+    }
+    assert!(!state.leak(true));
+    assert_eq!(state.upkeep(at(1), OLD), Upkeep::Look(Duration::from_secs(29)));
 }
 
 #[test]
