@@ -156,3 +156,24 @@ async fn what_a_body_has_spawned_is_told_by_the_token() {
     assert_eq!(told(), at_loss, "it has ended with the hold");
     assert!(apart() > at_loss + 50, "{}", apart());
 }
+
+/// A service that takes a token of every hold would else have a task for each hold of the last lease.
+#[tokio::test(start_paused = true)]
+async fn the_task_behind_a_token_ends_with_the_hold() {
+    let cluster = Cluster::new(3);
+    let masters = connect(&cluster).await;
+    let lock = masters.red_lock("a");
+    lock.run(async |_| ()).await.expect("free");
+    settle().await;
+    let runtime = tokio::runtime::Handle::current();
+    let before = runtime.metrics().num_alive_tasks();
+    for _ in 0..100 {
+        let guard = lock.lock().await.expect("free");
+        let token = guard.cancellation_token();
+        settle().await;
+        guard.unlock().await.expect("held");
+        assert!(!token.is_cancelled(), "a release is no loss");
+    }
+    settle().await;
+    assert_eq!(runtime.metrics().num_alive_tasks(), before);
+}
