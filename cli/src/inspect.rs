@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::args::{HeldArgs, InspectArgs, WatchArgs};
 use crate::exit::{self, Failure};
-use crate::report::{State, as_json, describe, row};
+use crate::report::{State, as_json, describe, row, silences};
 use crate::say::{Voice, escape, lines};
 use crate::writer;
 
@@ -184,7 +184,8 @@ fn table(name: &Inspection, policy: Policy) -> String {
         let [state, holder, left] = row(name, node, state);
         table.add_row([format!("  {node}"), state, holder, left]);
     }
-    format!("{}\n{}\n", describe(name, policy), table.trim_fmt())
+    let silences: String = silences(name).iter().map(|line| format!("   {line}\n")).collect();
+    format!("{}\n{}\n{silences}", describe(name, policy), table.trim_fmt())
 }
 
 /// Writes to stdout, in place of what was there if it is shown again and again. Returns false if stdout is no longer read.

@@ -220,7 +220,7 @@ pub(crate) fn row(name: &Inspection, node: &str, state: &NodeState) -> [String; 
         }
         NodeState::Foreign { kind, .. } if kind == STRING => ("a string", OTHERS.to_owned()),
         NodeState::Foreign { kind, .. } => ("no lock", format!("a {kind}")),
-        NodeState::Silent(vote) => ("silent", translated(vote)),
+        NodeState::Silent(_) => ("silent", String::new()),
         _ => ("unknown", String::new()),
     };
     let quarantined = name.quarantined.iter().find(|(label, _)| **label == *node);
@@ -229,6 +229,21 @@ pub(crate) fn row(name: &Inspection, node: &str, state: &NodeState) -> [String; 
     });
     let left = remaining(state).map_or(String::new(), |left| Rough(left).to_string());
     [word, detail, left]
+}
+
+/// Reasons of the masters that did not answer, each with the masters that have it.
+pub(crate) fn silences(name: &Inspection) -> Vec<String> {
+    let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
+    for (node, state) in &name.nodes {
+        let NodeState::Silent(vote) = state else { continue };
+        let reason = translated(vote);
+        match reasons.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, nodes)) => nodes.push(node),
+            None => reasons.push((reason, vec![node])),
+        }
+    }
+    let line = |(reason, nodes): (String, Vec<&str>)| format!("{}: {reason}", nodes.join(", "));
+    reasons.into_iter().map(line).collect()
 }
 
 /// JSON of `inspect --json` and `watch`.
@@ -335,5 +350,25 @@ mod tests {
         assert_eq!(states().await, [State::Free, State::Free]);
         restart(1);
         assert_eq!(states().await, [State::Unknown, State::Unknown]);
+    }
+
+    /// A long reason for all masters made the table a screen wide for each.
+    #[tokio::test(start_paused = true)]
+    async fn masters_with_one_reason_for_their_silence_share_a_line() {
+        let (_, cluster) = Masters::in_memory(3).await.expect("masters");
+        let masters = cluster.connect(Masters::builder()).await.expect("connected");
+        let lock = masters.red_lock("a");
+        let first = lock.inspect().await.expect("answers");
+        assert!(silences(&first[0]).is_empty());
+        cluster.iter().take(2).for_each(multilock::sim::Master::crash);
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let names = lock.inspect().await.expect("one answers");
+        let lines = silences(&names[0]);
+        let masters: Vec<_> = names[0].nodes.iter().map(|(node, _)| &**node).collect();
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        let both = format!("{}, {}: not sent: ", masters[0], masters[1]);
+        assert!(lines[0].starts_with(&both), "{lines:?}");
+        let cell = row(&names[0], masters[0], &names[0].nodes[0].1);
+        assert_eq!(cell, ["silent", "", ""]);
     }
 }

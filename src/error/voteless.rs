@@ -35,8 +35,8 @@ impl fmt::Display for Voteless<'_> {
                 return write!(
                     f,
                     "too many masters are in quarantine, the last one for {}, as each is for the longest lease after its \
-                     first start, a restart, a promotion or a loss of its data; for tests that time is shorter with \
-                     MastersBuilder::for_tests ({}): {votes}",
+                     first start, a restart, a promotion or a loss of its data; for tests that time is shorter if \
+                     every client of the masters, from the first one on, sets MastersBuilder::for_tests ({}): {votes}",
                     Rounded(remaining),
                     Faq("quarantine")
                 );

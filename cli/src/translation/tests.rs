@@ -182,7 +182,7 @@ async fn no_refusal_by_masters_tells_of_the_library() {
     sleep(SECOND / 2).await;
     let early = masters.red_lock("b").try_lock().await.expect_err("in quarantine");
     assert!(
-        translated(&early).contains("for tests that time is shorter with --for-tests (see"),
+        translated(&early).contains("from the first one on, sets --for-tests (see"),
         "{early}"
     );
     check(early);
