@@ -184,8 +184,9 @@ fn table(name: &Inspection, policy: Policy) -> String {
         let [state, holder, left] = row(name, node, state);
         table.add_row([format!("  {node}"), state, holder, left]);
     }
-    let silences: String = silences(name).iter().map(|line| format!("   {line}\n")).collect();
-    format!("{}\n{}\n{silences}", describe(name, policy), table.trim_fmt())
+    let mut shown = vec![describe(name, policy), table.trim_fmt()];
+    shown.extend(silences(name).iter().map(|line| format!("   {line}")));
+    shown.join("\n") + "\n"
 }
 
 /// Writes to stdout, in place of what was there if it is shown again and again. Returns false if stdout is no longer read.
