@@ -83,8 +83,20 @@ fn a_master_confirms_a_release_and_an_extension() {
 }
 
 #[test]
+fn masters_with_the_same_answer_share_it() {
+    let refused = |ms| Vote::Refused {
+        remaining: Some(MS * ms),
+    };
+    let votes = votes_of(&[refused(3), Vote::NotHeld, refused(3), refused(4), Vote::NotHeld]);
+    assert_eq!(
+        votes.to_string(),
+        format!("m0, m2: {}; m1, m4: not held; m3: {}", refused(3), refused(4))
+    );
+}
+
+#[test]
 fn a_node_deadline_that_is_too_short_is_reported_as_what_is_in_the_way() {
-    let set = "set MastersBuilder::node_timeout to more than they take: m0: ";
+    let set = "set MastersBuilder::node_timeout to more than they take: m0";
     let text = unreachable(&[late(Some(60)), late(Some(75)), late(None)]);
     let why = "no master answers in time: answers took up to 75ms, and are awaited for 50ms; ";
     assert!(text.starts_with(&format!("{why}{set}")), "{text}");

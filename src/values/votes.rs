@@ -178,14 +178,22 @@ impl Votes {
         self.0.iter()
     }
 
-    /// Writes the answers, with a word for a master that assented.
+    /// Writes each answer once, behind the masters that gave it, with a word for masters that assented.
     fn write(&self, f: &mut fmt::Formatter<'_>, assented: &str) -> fmt::Result {
-        for (i, NodeVote { node, vote }) in self.iter().enumerate() {
-            let separator = if i == 0 { "" } else { "; " };
-            match vote {
-                Vote::Granted => write!(f, "{separator}{node}: {assented}")?,
-                vote => write!(f, "{separator}{node}: {vote}")?,
+        let mut answers: Vec<(String, Vec<&str>)> = Vec::new();
+        for NodeVote { node, vote } in self {
+            let answer = match vote {
+                Vote::Granted => assented.to_owned(),
+                vote => vote.to_string(),
+            };
+            match answers.iter_mut().find(|(known, _)| *known == answer) {
+                Some((_, nodes)) => nodes.push(node),
+                None => answers.push((answer, vec![node])),
             }
+        }
+        for (i, (answer, nodes)) in answers.iter().enumerate() {
+            let separator = if i == 0 { "" } else { "; " };
+            write!(f, "{separator}{}: {answer}", nodes.join(", "))?;
         }
         Ok(())
     }

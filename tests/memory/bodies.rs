@@ -74,7 +74,7 @@ async fn a_body_that_may_have_overlapped_is_told_with_its_output() {
         "{text}"
     );
     assert!(
-        text.contains("another holder may have been at work meanwhile: memory-0: "),
+        text.contains("another holder may have been at work meanwhile: memory-0, memory-1: not held"),
         "{text}"
     );
     // It is an error with any output of the body, and does not show the output.

@@ -135,7 +135,8 @@ async fn a_first_run_is_told_how_long_it_takes_and_how_to_try_at_once() {
         "{text}"
     );
     assert!(
-        text.contains("MastersBuilder::for_tests") && text.contains("memory-0: in quarantine for 29.1s"),
+        text.contains("MastersBuilder::for_tests")
+            && text.ends_with(": memory-0, memory-1, memory-2: in quarantine for 29.1s"),
         "{text}"
     );
 }

@@ -527,14 +527,16 @@ async fn an_error_names_what_the_masters_said() {
     }
     let text = refusal().await;
     assert!(
-        text.starts_with("too many masters answered with an error: memory-0: failed: BUSY"),
+        text.starts_with(
+            "too many masters answered with an error: memory-0, memory-1, memory-2: failed: BUSY"
+        ),
         "{text}"
     );
     cluster.master(0).freeze();
     cluster.master(1).freeze();
     let text = refusal().await;
     assert!(
-        text.starts_with("too few masters answered: memory-0: no usable answer: none within 50ms"),
+        text.starts_with("too few masters answered: memory-0, memory-1: no usable answer: none within 50ms"),
         "{text}"
     );
 }

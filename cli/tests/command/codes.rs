@@ -328,7 +328,7 @@ async fn too_few_masters() {
     assert_eq!(ended.code, Some(69), "{ended:?}");
     for says in [
         "as each is for the longest lease after its first start, a restart, a promotion or a loss of its data",
-        "shorter with --for-tests (see https://docs.rs/multilock/latest/multilock/guide/faq/index.html#quarantine)",
+        "from the first one on, sets --for-tests (see https://docs.rs/multilock/latest/multilock/guide/faq/index.html#quarantine)",
     ] {
         assert!(ended.stderr.contains(says), "{ended:?}");
     }

@@ -159,7 +159,7 @@ async fn masters_that_are_unfit_are_told_as_such() {
     assert_eq!(forget.code, Some(78), "every master must answer: {forget:?}");
     assert!(
         forget.stderr.contains("a: not forgotten on all masters: ")
-            && forget.stderr.contains(": answered; ")
+            && forget.stderr.contains(": answered (see")
             && !forget.stderr.contains("granted"),
         "{forget:?}"
     );
